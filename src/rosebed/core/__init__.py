@@ -1,0 +1,1 @@
+"""The vocabulary every part shares: values, protocols, errors. Knows no torch, no grpc, no HTTP."""

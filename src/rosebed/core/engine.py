@@ -1,0 +1,100 @@
+"""The seam between scheduling and computing: Tulip drives an `Engine`, ROSE is one. Knows neither."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from rosebed.core.outputs import OutputSpecs, StepResult
+from rosebed.core.types import Batch
+
+
+class Completion(StrEnum):
+    """How a step's end becomes known."""
+
+    POLL = "poll"
+    """`ready()` is cheap and nobody calls back: the loop polls while something is in flight (CUDA)."""
+    CALLBACK = "callback"
+    """Done-callbacks fire from another thread; the loop sleeps (CPU)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What one batch may hold. A single sequence over `tokens` still runs, alone."""
+
+    tokens: int
+    sequences: int
+    spans: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What a loaded model is and what it takes. Sent to gateways when they connect."""
+
+    model: str
+    """Hub id or folder the model came from."""
+    architecture: str
+    """The checkpoint's class name, e.g. BertModel."""
+    dtype: str
+    """Compute type: float32, bfloat16, …"""
+    device: str
+    """cpu, cuda:0, …"""
+    vocab_size: int
+    """Token ids lie in [0, vocab_size)."""
+    type_vocab_size: int
+    """Token types lie in [0, max(1, type_vocab_size))."""
+    max_length: int
+    """Most tokens of one sequence."""
+    outputs: OutputSpecs
+    """Each output the model can return."""
+    normalize: bool
+    """What the checkpoint's pipeline does with the dense vector."""
+    limits: BatchLimits
+    """Batch size the engine wants."""
+    max_in_flight: int
+    """Steps that may be enqueued at once."""
+    fingerprint: str
+    """Hash over tokenizer and configuration: a gateway with another one must not talk to this engine."""
+
+
+class LazyTensor(Protocol):
+    """A step's result that may still be in the making."""
+
+    def ready(self) -> bool:
+        """Whether `result` returns at once. Never blocks."""
+        ...
+
+    def result(self) -> StepResult:
+        """Wait for and return the step's outputs; raises what the step raised. Views die with `release`."""
+        ...
+
+    def release(self) -> None:
+        """Give the buffer back. Idempotent."""
+        ...
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """Call once when done, from any thread; at once if already done. `Completion.CALLBACK` engines only."""
+        ...
+
+
+class Engine(Protocol):
+    """A loaded model that computes batches."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def completion(self) -> Completion: ...
+
+    def step(self, batch: Batch) -> LazyTensor:
+        """Enqueue one forward pass and return at once. Batches complete in the order they were stepped."""
+        ...
+
+    def warm_up(self) -> None:
+        """Do all that must not happen under live traffic (compiling, capturing). Blocks."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is in flight and free the device."""
+        ...
