@@ -71,12 +71,14 @@ class EmbedRequest(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., token_type_ids: _Optional[bytes] = ..., span_offsets: _Optional[bytes] = ..., span_counts: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[OutputKind, str]]] = ..., dimensions: _Optional[int] = ..., normalize: bool = ..., lane: _Optional[_Union[Lane, str]] = ..., timeout_ns: _Optional[int] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
-    __slots__ = ("embed", "cancel")
+    __slots__ = ("embed", "cancel", "also")
     EMBED_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     embed: EmbedRequest
     cancel: int
-    def __init__(self, embed: _Optional[_Union[EmbedRequest, _Mapping]] = ..., cancel: _Optional[int] = ...) -> None: ...
+    also: _containers.RepeatedCompositeFieldContainer[StreamRequest]
+    def __init__(self, embed: _Optional[_Union[EmbedRequest, _Mapping]] = ..., cancel: _Optional[int] = ..., also: _Optional[_Iterable[_Union[StreamRequest, _Mapping]]] = ...) -> None: ...
 
 class Output(_message.Message):
     __slots__ = ("kind", "dtype", "dim", "rows", "data")
@@ -113,7 +115,7 @@ class Timings(_message.Message):
     def __init__(self, queue_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EmbedResponse(_message.Message):
-    __slots__ = ("request_id", "first_sequence", "num_sequences", "outputs", "errors", "timings", "last", "refused")
+    __slots__ = ("request_id", "first_sequence", "num_sequences", "outputs", "errors", "timings", "last", "refused", "also")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     NUM_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +124,7 @@ class EmbedResponse(_message.Message):
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     first_sequence: int
     num_sequences: int
@@ -130,7 +133,8 @@ class EmbedResponse(_message.Message):
     timings: Timings
     last: bool
     refused: ItemError
-    def __init__(self, request_id: _Optional[int] = ..., first_sequence: _Optional[int] = ..., num_sequences: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., last: bool = ..., refused: _Optional[_Union[ItemError, _Mapping]] = ...) -> None: ...
+    also: _containers.RepeatedCompositeFieldContainer[EmbedResponse]
+    def __init__(self, request_id: _Optional[int] = ..., first_sequence: _Optional[int] = ..., num_sequences: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., last: bool = ..., refused: _Optional[_Union[ItemError, _Mapping]] = ..., also: _Optional[_Iterable[_Union[EmbedResponse, _Mapping]]] = ...) -> None: ...
 
 class InfoRequest(_message.Message):
     __slots__ = ()
