@@ -1,0 +1,58 @@
+"""Where a model comes from: a folder on this machine, or a repository on the Hugging Face hub.
+
+Reads nothing inside the folder. `huggingface_hub` obeys HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and HF_TOKEN by itself.
+"""
+
+import re
+from pathlib import Path
+
+from rosebed.core.errors import CheckpointError, MissingExtra
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+
+_CONFIGURATION = ["*.json", "*.txt", "*.model"]
+_HEADS = ["*_Dense/pytorch_model.bin", "sparse_linear.pt", "colbert_linear.pt"]
+"""Small pickles that stay pickles where the body was converted to safetensors."""
+_SAFETENSORS = ["*.safetensors"]
+_PICKLES = ["pytorch_model*.bin"]
+_OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "coreml/*", "original/*"]
+"""Copies of the weights for other runtimes; they would double the download."""
+
+
+def resolve_model_folder(model: str, *, revision: str | None = None, token: str | None = None) -> Path:
+    """The folder `model` names, downloaded first where it is a hub id.
+
+    `revision` is a branch, tag or commit of the hub repository and means nothing for a folder.
+    CheckpointError if `model` is neither a folder nor a repository that can be had.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    if not _HUB_ID.fullmatch(model) or folder.exists():
+        raise CheckpointError(f"MODEL {model!r} is not a folder here, and not written like a hub id (owner/name)")
+    return _download(model, revision, token)
+
+
+def _download(model: str, revision: str | None, token: str | None) -> Path:
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise MissingExtra("downloading a model", "serve") from error
+    hub = huggingface_hub.HfApi(token=token)
+
+    def snapshot(patterns: list[str]) -> Path:
+        path = hub.snapshot_download(
+            model, revision=revision, allow_patterns=patterns, ignore_patterns=_OTHER_FRAMEWORKS
+        )
+        return Path(path)
+
+    try:
+        folder = snapshot(_CONFIGURATION + _HEADS + _SAFETENSORS)
+        # Pickles are loaded only where there is nothing better, so they are fetched only then.
+        return folder if any(folder.glob("*.safetensors")) else snapshot(_CONFIGURATION + _HEADS + _PICKLES)
+    except Exception as error:  # huggingface_hub's errors have no common root, and all mean the same here
+        at = f" at revision {revision!r}" if revision else ""
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"MODEL {model!r} is not a folder here, and the hub does not give it{at}: {reason}"
+        ) from error
