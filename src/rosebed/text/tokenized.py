@@ -1,0 +1,62 @@
+"""Values that go into and come out of tokenization. Knows no tokenizer library."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rosebed.core.types import Int32Array
+
+
+class Side(StrEnum):
+    """The end of a text that truncation drops tokens from."""
+
+    RIGHT = "right"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeOptions:
+    """What a caller may choose per request."""
+
+    prompt: str = ""
+    """Text put in front of every input, see `prompts.resolve_prompt`."""
+    truncate: bool = False
+    """Cut an input that is over the limit instead of refusing it."""
+    truncate_to: int | None = None
+    """A limit tighter than the model's, special tokens included; whether it cuts or refuses is for `truncate`."""
+    side: Side = Side.RIGHT
+    """Where to cut."""
+    add_special_tokens: bool = True
+    """Put in what the tokenizer's post-processor adds ([CLS], </s>, …)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenizedInput:
+    """One text as ids, ready to become a `core.types.Sequence`."""
+
+    token_ids: Int32Array
+    """int32[num_tokens], at least one."""
+    token_type_ids: Int32Array | None
+    """int32[num_tokens] segment of each token; None means all zero."""
+    pool_spans: Int32Array
+    """int32[1, 2]: the tokens that pooling covers."""
+    num_tokens_before: int = 0
+    """Tokens there were before truncation; 0 where nothing was cut."""
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSpan:
+    """One token and where it lies in the text, as TEI's /tokenize reports it."""
+
+    id: int
+    text: str
+    """The slice of the text it covers; a special token's own name."""
+    special: bool
+    """Whether the post-processor added it."""
+    start: int | None
+    """First character; None for special tokens."""
+    stop: int | None
+    """One past the last character; None for special tokens."""
