@@ -1,1 +1,32 @@
+"""Rosebed: serving of embedding, scoring and reranking models.
+
+Importing this package imports nothing heavy: each name below is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rosebed.client import AsyncClient, Client
+    from rosebed.core.errors import RosebedError
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "RosebedError",
+    "__version__",
+]
+
+_HOMES = {
+    "AsyncClient": "rosebed.client",
+    "Client": "rosebed.client",
+    "RosebedError": "rosebed.core.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

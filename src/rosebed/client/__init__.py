@@ -1,0 +1,6 @@
+"""Clients of a running Rosebed: texts over HTTP, token ids over gRPC. Need neither torch nor a tokenizer."""
+
+from rosebed.client.http import AsyncClient, Client
+from rosebed.client.messages import EmbedOptions
+
+__all__ = ["AsyncClient", "Client", "EmbedOptions"]

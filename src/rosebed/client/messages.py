@@ -1,0 +1,109 @@
+"""What the HTTP clients send and understand, as pure functions. Opens no connection; `client.http` does."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from rosebed.core.encodings import from_base64
+from rosebed.core.errors import (
+    InvalidInput,
+    Overloaded,
+    RequestError,
+    RosebedError,
+    ServerError,
+    Unavailable,
+    error_from_code,
+)
+from rosebed.core.types import Float32Array
+
+EMBEDDINGS_PATH = "/v1/embeddings"
+MODELS_PATH = "/v1/models"
+
+
+class EmbedOptions(TypedDict, total=False):
+    """What may accompany the texts. Each one left out, or None, does what the server and the checkpoint say."""
+
+    model: str | None
+    """One of the served names."""
+    dimensions: int | None
+    """Leading components to keep, where the model was trained for it."""
+    normalize: bool | None
+    """Scale each vector to length 1."""
+    prompt: str | None
+    """Put in front of every text."""
+    prompt_name: str | None
+    """Name of a prompt that the checkpoint defines."""
+    input_type: str | None
+    """`query` or `document`: the checkpoint's prompt for that side."""
+    truncate: bool | None
+    """Cut texts that are too long, instead of refusing them."""
+
+
+def server_root(base_url: str) -> str:
+    """`base_url` without a trailing slash or `/v1`, so that the URL other clients are given works here too."""
+    return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def headers(api_key: str | None) -> dict[str, str]:
+    """Headers of every request."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key is not None else {}
+
+
+def embeddings_body(texts: Sequence[str], options: EmbedOptions) -> dict[str, Any]:
+    """The JSON body that asks for `texts`, as base64: a quarter of the bytes of decimal numbers, and exact."""
+    if isinstance(texts, str):
+        # A str is a sequence of strings too: without this its letters would be embedded one by one.
+        raise InvalidInput("texts should be a list of texts, not one text: write embed([text])", param="texts")
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"input": list(texts), "encoding_format": "base64", **given}
+
+
+def parse_embeddings(content: bytes) -> Float32Array:
+    """Vectors of a 200 answer, in the order of the texts: float32[n, dim]."""
+    try:
+        items = sorted(json.loads(content)["data"], key=lambda item: item["index"])
+        return np.stack([from_base64(item["embedding"]) for item in items])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ServerError(f"the answer is not a list of embeddings: {error!r}") from error
+
+
+def parse_models(content: bytes) -> list[str]:
+    """Served names, from a 200 answer of `/v1/models`."""
+    try:
+        return [item["id"] for item in json.loads(content)["data"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ServerError(f"the answer is not a list of models: {error!r}") from error
+
+
+def parse_error(status: int, response_headers: Mapping[str, str], content: bytes) -> RosebedError:
+    """The error that an answer other than 200 stands for, of the same type as the one the server raised."""
+    error = _named_error(content) or _error_of_status(status, content)
+    retry_after = response_headers.get("retry-after", "")
+    if isinstance(error, Overloaded | Unavailable) and retry_after.isdigit():
+        error.retry_after_s = int(retry_after)
+    return error
+
+
+def _named_error(content: bytes) -> RosebedError | None:
+    try:
+        body = json.loads(content)["error"]
+        error = error_from_code(str(body["code"]), body["message"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    if type(error) is ServerError:  # a code that is not Rosebed's
+        return None
+    if isinstance(error, RequestError):
+        error.param = body.get("param")
+    return error
+
+
+def _error_of_status(status: int, content: bytes) -> RosebedError:
+    """For answers that are not Rosebed's own: a proxy in between, or another server altogether."""
+    message = f"HTTP {status}: {content[:200].decode(errors='replace').strip() or 'no body'}"
+    if status == 429:
+        return Overloaded(message)
+    if status in (502, 503, 504):
+        return Unavailable(message)
+    return RequestError(message) if 400 <= status < 500 else ServerError(message)
