@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brosebed/proto/rosebed.proto\x12\nrosebed.v1\"\xc9\x02\n\x0c\x45mbedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x01(\x0c\x12\x16\n\x0etoken_type_ids\x18\x04 \x01(\x0c\x12\x14\n\x0cspan_offsets\x18\x05 \x01(\x0c\x12\x13\n\x0bspan_counts\x18\x06 \x01(\x0c\x12\'\n\x07outputs\x18\x07 \x03(\x0e\x32\x16.rosebed.v1.OutputKind\x12\x17\n\ndimensions\x18\x08 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\t \x01(\x08H\x01\x88\x01\x01\x12\x1e\n\x04lane\x18\n \x01(\x0e\x32\x10.rosebed.v1.Lane\x12\x12\n\ntimeout_ns\x18\x0b \x01(\x04\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\tB\r\n\x0b_dimensionsB\x0c\n\n_normalize\"\x80\x01\n\rStreamRequest\x12)\n\x05\x65mbed\x18\x01 \x01(\x0b\x32\x18.rosebed.v1.EmbedRequestH\x00\x12\x10\n\x06\x63\x61ncel\x18\x02 \x01(\x04H\x00\x12\'\n\x04\x61lso\x18\x03 \x03(\x0b\x32\x19.rosebed.v1.StreamRequestB\t\n\x07message\"y\n\x06Output\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.rosebed.v1.OutputKind\x12 \n\x05\x64type\x18\x02 \x01(\x0e\x32\x11.rosebed.v1.DType\x12\x0b\n\x03\x64im\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\"9\n\tItemError\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"A\n\x07Timings\x12\x10\n\x08queue_ns\x18\x01 \x01(\x04\x12\x12\n\ncompute_ns\x18\x02 \x01(\x04\x12\x10\n\x08total_ns\x18\x03 \x01(\x04\"\xa3\x02\n\rEmbedResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\r\x12\x15\n\rnum_sequences\x18\x03 \x01(\r\x12#\n\x07outputs\x18\x04 \x03(\x0b\x32\x12.rosebed.v1.Output\x12%\n\x06\x65rrors\x18\x05 \x03(\x0b\x32\x15.rosebed.v1.ItemError\x12$\n\x07timings\x18\x06 \x01(\x0b\x32\x13.rosebed.v1.Timings\x12\x0c\n\x04last\x18\x07 \x01(\x08\x12&\n\x07refused\x18\x08 \x01(\x0b\x32\x15.rosebed.v1.ItemError\x12\'\n\x04\x61lso\x18\t \x03(\x0b\x32\x19.rosebed.v1.EmbedResponse\"\r\n\x0bInfoRequest\"Q\n\nOutputInfo\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.rosebed.v1.OutputKind\x12\x10\n\x08rows_per\x18\x02 \x01(\t\x12\x0b\n\x03\x64im\x18\x03 \x01(\r\"P\n\x06Limits\x12\x0e\n\x06tokens\x18\x01 \x01(\x04\x12\x11\n\tsequences\x18\x02 \x01(\x04\x12\r\n\x05spans\x18\x03 \x01(\x04\x12\x14\n\x0coutput_bytes\x18\x04 \x01(\x04\"\xd5\x02\n\x0cInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x02 \x01(\t\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x17\n\x0ftype_vocab_size\x18\x06 \x01(\r\x12\x12\n\nmax_length\x18\x07 \x01(\r\x12\'\n\x07outputs\x18\x08 \x03(\x0b\x32\x16.rosebed.v1.OutputInfo\x12\x11\n\tnormalize\x18\t \x01(\x08\x12(\n\x0c\x62\x61tch_limits\x18\n \x01(\x0b\x32\x12.rosebed.v1.Limits\x12\x15\n\rmax_in_flight\x18\x0b \x01(\r\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\t\x12\x0f\n\x07version\x18\r \x01(\t\x12\x1d\n\x15max_request_sequences\x18\x0e \x01(\r*\x8e\x01\n\nOutputKind\x12\x1b\n\x17OUTPUT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTPUT_KIND_DENSE\x10\x01\x12\x16\n\x12OUTPUT_KIND_SPARSE\x10\x02\x12\x1c\n\x18OUTPUT_KIND_MULTI_VECTOR\x10\x03\x12\x16\n\x12OUTPUT_KIND_LOGITS\x10\x04*y\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDTYPE_FLOAT32\x10\x01\x12\x11\n\rDTYPE_FLOAT16\x10\x02\x12\x12\n\x0e\x44TYPE_BFLOAT16\x10\x03\x12\x0e\n\nDTYPE_INT8\x10\x04\x12\x0f\n\x0b\x44TYPE_UINT8\x10\x05*&\n\x04Lane\x12\x0f\n\x0bLANE_ONLINE\x10\x00\x12\r\n\tLANE_BULK\x10\x01\x32\xc9\x01\n\x05Tulip\x12<\n\x05\x45mbed\x12\x18.rosebed.v1.EmbedRequest\x1a\x19.rosebed.v1.EmbedResponse\x12G\n\x0b\x45mbedStream\x12\x19.rosebed.v1.StreamRequest\x1a\x19.rosebed.v1.EmbedResponse(\x01\x30\x01\x12\x39\n\x04Info\x12\x17.rosebed.v1.InfoRequest\x1a\x18.rosebed.v1.InfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brosebed/proto/rosebed.proto\x12\nrosebed.v1\"\xc9\x02\n\x0c\x45mbedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x01(\x0c\x12\x16\n\x0etoken_type_ids\x18\x04 \x01(\x0c\x12\x14\n\x0cspan_offsets\x18\x05 \x01(\x0c\x12\x13\n\x0bspan_counts\x18\x06 \x01(\x0c\x12\'\n\x07outputs\x18\x07 \x03(\x0e\x32\x16.rosebed.v1.OutputKind\x12\x17\n\ndimensions\x18\x08 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\t \x01(\x08H\x01\x88\x01\x01\x12\x1e\n\x04lane\x18\n \x01(\x0e\x32\x10.rosebed.v1.Lane\x12\x12\n\ntimeout_ns\x18\x0b \x01(\x04\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\tB\r\n\x0b_dimensionsB\x0c\n\n_normalize\"\x80\x01\n\rStreamRequest\x12)\n\x05\x65mbed\x18\x01 \x01(\x0b\x32\x18.rosebed.v1.EmbedRequestH\x00\x12\x10\n\x06\x63\x61ncel\x18\x02 \x01(\x04H\x00\x12\'\n\x04\x61lso\x18\x03 \x03(\x0b\x32\x19.rosebed.v1.StreamRequestB\t\n\x07message\"y\n\x06Output\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.rosebed.v1.OutputKind\x12 \n\x05\x64type\x18\x02 \x01(\x0e\x32\x11.rosebed.v1.DType\x12\x0b\n\x03\x64im\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\"_\n\tItemError\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\r\n\x05param\x18\x04 \x01(\t\x12\x15\n\rretry_after_s\x18\x05 \x01(\r\"A\n\x07Timings\x12\x10\n\x08queue_ns\x18\x01 \x01(\x04\x12\x12\n\ncompute_ns\x18\x02 \x01(\x04\x12\x10\n\x08total_ns\x18\x03 \x01(\x04\"\xa3\x02\n\rEmbedResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\r\x12\x15\n\rnum_sequences\x18\x03 \x01(\r\x12#\n\x07outputs\x18\x04 \x03(\x0b\x32\x12.rosebed.v1.Output\x12%\n\x06\x65rrors\x18\x05 \x03(\x0b\x32\x15.rosebed.v1.ItemError\x12$\n\x07timings\x18\x06 \x01(\x0b\x32\x13.rosebed.v1.Timings\x12\x0c\n\x04last\x18\x07 \x01(\x08\x12&\n\x07refused\x18\x08 \x01(\x0b\x32\x15.rosebed.v1.ItemError\x12\'\n\x04\x61lso\x18\t \x03(\x0b\x32\x19.rosebed.v1.EmbedResponse\"\r\n\x0bInfoRequest\"Q\n\nOutputInfo\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.rosebed.v1.OutputKind\x12\x10\n\x08rows_per\x18\x02 \x01(\t\x12\x0b\n\x03\x64im\x18\x03 \x01(\r\"P\n\x06Limits\x12\x0e\n\x06tokens\x18\x01 \x01(\x04\x12\x11\n\tsequences\x18\x02 \x01(\x04\x12\r\n\x05spans\x18\x03 \x01(\x04\x12\x14\n\x0coutput_bytes\x18\x04 \x01(\x04\"\xd5\x02\n\x0cInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x02 \x01(\t\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x17\n\x0ftype_vocab_size\x18\x06 \x01(\r\x12\x12\n\nmax_length\x18\x07 \x01(\r\x12\'\n\x07outputs\x18\x08 \x03(\x0b\x32\x16.rosebed.v1.OutputInfo\x12\x11\n\tnormalize\x18\t \x01(\x08\x12(\n\x0c\x62\x61tch_limits\x18\n \x01(\x0b\x32\x12.rosebed.v1.Limits\x12\x15\n\rmax_in_flight\x18\x0b \x01(\r\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\t\x12\x0f\n\x07version\x18\r \x01(\t\x12\x1d\n\x15max_request_sequences\x18\x0e \x01(\r*\x8e\x01\n\nOutputKind\x12\x1b\n\x17OUTPUT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTPUT_KIND_DENSE\x10\x01\x12\x16\n\x12OUTPUT_KIND_SPARSE\x10\x02\x12\x1c\n\x18OUTPUT_KIND_MULTI_VECTOR\x10\x03\x12\x16\n\x12OUTPUT_KIND_LOGITS\x10\x04*y\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDTYPE_FLOAT32\x10\x01\x12\x11\n\rDTYPE_FLOAT16\x10\x02\x12\x12\n\x0e\x44TYPE_BFLOAT16\x10\x03\x12\x0e\n\nDTYPE_INT8\x10\x04\x12\x0f\n\x0b\x44TYPE_UINT8\x10\x05*&\n\x04Lane\x12\x0f\n\x0bLANE_ONLINE\x10\x00\x12\r\n\tLANE_BULK\x10\x01\x32\xc9\x01\n\x05Tulip\x12<\n\x05\x45mbed\x12\x18.rosebed.v1.EmbedRequest\x1a\x19.rosebed.v1.EmbedResponse\x12G\n\x0b\x45mbedStream\x12\x19.rosebed.v1.StreamRequest\x1a\x19.rosebed.v1.EmbedResponse(\x01\x30\x01\x12\x39\n\x04Info\x12\x17.rosebed.v1.InfoRequest\x1a\x18.rosebed.v1.InfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rosebed.proto.rosebed_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTPUTKIND']._serialized_start=1574
-  _globals['_OUTPUTKIND']._serialized_end=1716
-  _globals['_DTYPE']._serialized_start=1718
-  _globals['_DTYPE']._serialized_end=1839
-  _globals['_LANE']._serialized_start=1841
-  _globals['_LANE']._serialized_end=1879
+  _globals['_OUTPUTKIND']._serialized_start=1612
+  _globals['_OUTPUTKIND']._serialized_end=1754
+  _globals['_DTYPE']._serialized_start=1756
+  _globals['_DTYPE']._serialized_end=1877
+  _globals['_LANE']._serialized_start=1879
+  _globals['_LANE']._serialized_end=1917
   _globals['_EMBEDREQUEST']._serialized_start=44
   _globals['_EMBEDREQUEST']._serialized_end=373
   _globals['_STREAMREQUEST']._serialized_start=376
@@ -44,19 +44,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OUTPUT']._serialized_start=506
   _globals['_OUTPUT']._serialized_end=627
   _globals['_ITEMERROR']._serialized_start=629
-  _globals['_ITEMERROR']._serialized_end=686
-  _globals['_TIMINGS']._serialized_start=688
-  _globals['_TIMINGS']._serialized_end=753
-  _globals['_EMBEDRESPONSE']._serialized_start=756
-  _globals['_EMBEDRESPONSE']._serialized_end=1047
-  _globals['_INFOREQUEST']._serialized_start=1049
-  _globals['_INFOREQUEST']._serialized_end=1062
-  _globals['_OUTPUTINFO']._serialized_start=1064
-  _globals['_OUTPUTINFO']._serialized_end=1145
-  _globals['_LIMITS']._serialized_start=1147
-  _globals['_LIMITS']._serialized_end=1227
-  _globals['_INFORESPONSE']._serialized_start=1230
-  _globals['_INFORESPONSE']._serialized_end=1571
-  _globals['_TULIP']._serialized_start=1882
-  _globals['_TULIP']._serialized_end=2083
+  _globals['_ITEMERROR']._serialized_end=724
+  _globals['_TIMINGS']._serialized_start=726
+  _globals['_TIMINGS']._serialized_end=791
+  _globals['_EMBEDRESPONSE']._serialized_start=794
+  _globals['_EMBEDRESPONSE']._serialized_end=1085
+  _globals['_INFOREQUEST']._serialized_start=1087
+  _globals['_INFOREQUEST']._serialized_end=1100
+  _globals['_OUTPUTINFO']._serialized_start=1102
+  _globals['_OUTPUTINFO']._serialized_end=1183
+  _globals['_LIMITS']._serialized_start=1185
+  _globals['_LIMITS']._serialized_end=1265
+  _globals['_INFORESPONSE']._serialized_start=1268
+  _globals['_INFORESPONSE']._serialized_end=1609
+  _globals['_TULIP']._serialized_start=1920
+  _globals['_TULIP']._serialized_end=2121
 # @@protoc_insertion_point(module_scope)
