@@ -1,0 +1,49 @@
+"""Steps that post-norm encoders share, over the parameters of whichever architecture calls them."""
+
+from torch import Tensor, nn
+
+from rosebed.rose.attention.base import AttentionBackend, AttentionSpec
+from rosebed.rose.ops.base import HeadShape, Ops
+
+
+def attention_spec(heads: HeadShape, *, causal: bool = False, relative_bias: bool = False) -> AttentionSpec:
+    """The spec of full attention over `heads`."""
+    return AttentionSpec(
+        num_heads=heads.num_heads,
+        num_kv_heads=heads.num_kv_heads,
+        head_dim=heads.head_dim,
+        causal=causal,
+        relative_bias=relative_bias,
+    )
+
+
+def fused_qkv(hidden_size: int, heads: HeadShape, *, bias: bool) -> nn.Linear:
+    """The product that makes queries, keys and values at once."""
+    return nn.Linear(hidden_size, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, bias=bias)
+
+
+def split_heads(qkv: Tensor, heads: HeadShape) -> tuple[Tensor, Tensor, Tensor]:
+    """Views q [T, num_heads, head_dim], k and v [T, num_kv_heads, head_dim] of a packed [T, …] tensor."""
+    num_heads, num_kv_heads, head_dim = heads
+    q, k, v = qkv.unflatten(-1, (-1, head_dim)).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
+    return q, k, v
+
+
+def attend(
+    ops: Ops,
+    qkv: nn.Linear,
+    hidden_states: Tensor,
+    attention: AttentionBackend,
+    heads: HeadShape,
+    *,
+    relative_bias: Tensor | None = None,
+) -> Tensor:
+    """[T, hidden] of concatenated heads, before the output product."""
+    q, k, v = split_heads(ops.linear(hidden_states, qkv.weight, qkv.bias), heads)
+    return attention.forward(q, k, v, relative_bias).flatten(1)
+
+
+def project_add_norm(ops: Ops, dense: nn.Linear, norm: nn.LayerNorm, x: Tensor, residual: Tensor) -> Tensor:
+    """LayerNorm(dense(x) + residual): how both halves of a post-norm layer end."""
+    product = ops.linear(x, dense.weight)
+    return ops.add_layer_norm(product, residual, norm.weight, norm.bias, norm.eps, dense.bias)

@@ -1,0 +1,87 @@
+"""The few numbers of config.json that shape an encoder, read strictly. Knows no tensors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rosebed.core.checkpoint import Json
+from rosebed.core.errors import CheckpointError
+from rosebed.rose.ops.base import Activation, HeadShape
+
+# transformers has several names for the same function.
+_ACTIVATIONS = {
+    "gelu": Activation.GELU,
+    "gelu_python": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "gelu_fast": Activation.GELU_TANH,
+    "relu": Activation.RELU,
+    "silu": Activation.SILU,
+    "swish": Activation.SILU,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderConfig:
+    """Sizes of a BERT-like encoder."""
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    intermediate_size: int
+    vocab_size: int
+    num_positions: int
+    """Rows of the position table."""
+    type_vocab_size: int
+    """Rows of the token type table; 0 for none."""
+    activation: Activation
+    norm_eps: float
+
+    @classmethod
+    def read(cls, config: Json) -> "EncoderConfig":
+        """From the names that BERT, RoBERTa and MPNet share. CheckpointError for what this code does not compute."""
+        require(config, "position_embedding_type", "absolute")
+        require(config, "is_decoder", False)
+        return cls(
+            num_layers=positive(config, "num_hidden_layers"),
+            hidden_size=positive(config, "hidden_size"),
+            num_heads=positive(config, "num_attention_heads"),
+            intermediate_size=positive(config, "intermediate_size"),
+            vocab_size=positive(config, "vocab_size"),
+            num_positions=positive(config, "max_position_embeddings"),
+            type_vocab_size=int(config.get("type_vocab_size") or 0),
+            activation=activation(config, "hidden_act"),
+            norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+        )
+
+    @property
+    def heads(self) -> HeadShape:
+        if self.hidden_size % self.num_heads:
+            raise CheckpointError(f"config.json: {self.num_heads} heads do not divide hidden_size {self.hidden_size}")
+        return HeadShape(self.num_heads, self.num_heads, self.hidden_size // self.num_heads)
+
+    def with_type_vocab(self, type_vocab_size: int) -> "EncoderConfig":
+        return replace(self, type_vocab_size=type_vocab_size)
+
+
+def positive(config: Json, key: str) -> int:
+    """config[key], which must be a positive integer."""
+    value: Any = config.get(key)
+    if not isinstance(value, int) or value < 1:
+        raise CheckpointError(f"config.json: {key} should be a positive integer, not {value!r}")
+    return value
+
+
+def require(config: Mapping[str, Any], key: str, served: object) -> None:
+    """Refuse a setting that changes the computation; absent means the one served."""
+    value = config.get(key, served)
+    if value != served:
+        raise CheckpointError(f"config.json: {key} {value!r} is not served, only {served!r}")
+
+
+def activation(config: Json, key: str) -> Activation:
+    """The activation that config[key] names."""
+    name = config.get(key, "gelu")
+    if name not in _ACTIVATIONS:
+        raise CheckpointError(f"config.json: {key} {name!r} is not served; {', '.join(_ACTIVATIONS)} are")
+    return _ACTIVATIONS[name]

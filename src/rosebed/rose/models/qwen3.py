@@ -1,0 +1,157 @@
+"""Qwen3, causal (Qwen3-Embedding) and bidirectional (pplx-embed). Source: Qwen3 technical report, 2025.
+
+Pre-norm layers with grouped queries, RMSNorm on every query and key head, rotary positions, gated SiLU.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rosebed.core.checkpoint import Json
+from rosebed.core.errors import CheckpointError
+from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.layers import attention_spec, fused_qkv
+from rosebed.rose.models.base import EncoderModel
+from rosebed.rose.models.config import positive, require
+from rosebed.rose.ops.base import HeadShape, Ops
+
+
+class Qwen3Attention(nn.Module):
+    def __init__(self, config: Json, ops: Ops) -> None:
+        super().__init__()
+        self.heads = _heads(config)
+        bias = bool(config.get("attention_bias", False))
+        hidden_size = positive(config, "hidden_size")
+        self.qkv_proj = fused_qkv(hidden_size, self.heads, bias=bias)
+        self.o_proj = nn.Linear(self.heads.num_heads * self.heads.head_dim, hidden_size, bias=bias)
+        self.q_norm = nn.RMSNorm(self.heads.head_dim)
+        self.k_norm = nn.RMSNorm(self.heads.head_dim)
+        self.eps = _norm_eps(config)
+        self.ops = ops
+
+    def forward(self, x: Tensor, positions: Tensor, cos_sin: Tensor, attention: AttentionBackend) -> Tensor:
+        qkv = self.ops.linear(x, self.qkv_proj.weight, self.qkv_proj.bias)
+        q, k, v = self.ops.qk_norm_rope(
+            qkv, self.q_norm.weight, self.k_norm.weight, positions, cos_sin, self.heads, self.eps
+        )
+        return self.ops.linear(attention.forward(q, k, v).flatten(1), self.o_proj.weight, self.o_proj.bias)
+
+
+class Qwen3MLP(nn.Module):
+    def __init__(self, config: Json, ops: Ops) -> None:
+        super().__init__()
+        hidden_size, intermediate_size = positive(config, "hidden_size"), positive(config, "intermediate_size")
+        self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
+        self.ops = ops
+
+    def forward(self, x: Tensor) -> Tensor:
+        gated = self.ops.silu_and_mul(self.ops.linear(x, self.gate_up_proj.weight))
+        return self.ops.linear(gated, self.down_proj.weight)
+
+
+class Qwen3Layer(nn.Module):
+    """Takes and returns (the last product, what it is to be added to): each norm also does the addition before it."""
+
+    def __init__(self, config: Json, ops: Ops) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(positive(config, "hidden_size"))
+        self.self_attn = Qwen3Attention(config, ops)
+        self.post_attention_layernorm = nn.RMSNorm(positive(config, "hidden_size"))
+        self.mlp = Qwen3MLP(config, ops)
+        self.eps = _norm_eps(config)
+        self.ops = ops
+
+    def forward(
+        self,
+        x: Tensor | None,  # [T, hidden]; None before the first layer
+        residual: Tensor,  # [T, hidden]
+        positions: Tensor,
+        cos_sin: Tensor,
+        attention: AttentionBackend,
+    ) -> tuple[Tensor, Tensor]:
+        if x is None:
+            normed = self.ops.rms_norm(residual, self.input_layernorm.weight, self.eps)
+        else:
+            normed, residual = self.ops.add_rms_norm(x, residual, self.input_layernorm.weight, self.eps)
+        attended = self.self_attn(normed, positions, cos_sin, attention)
+        normed, residual = self.ops.add_rms_norm(attended, residual, self.post_attention_layernorm.weight, self.eps)
+        return self.mlp(normed), residual
+
+
+class Qwen3Model(EncoderModel):
+    PREFIXES = ("", "model.")
+    FUSED: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+        "gate_up_proj": ("gate_proj", "up_proj"),
+    }
+    IGNORABLE = frozenset({"lm_head.weight"})
+
+    cos_sin: Tensor  # float32[max_positions, head_dim]
+
+    def __init__(self, config: Json, ops: Ops) -> None:
+        super().__init__()
+        _check(config)
+        hidden_size = positive(config, "hidden_size")
+        self.embed_tokens = nn.Embedding(positive(config, "vocab_size"), hidden_size)
+        self.layers = nn.ModuleList(Qwen3Layer(config, ops) for _ in range(positive(config, "num_hidden_layers")))
+        self.norm = nn.RMSNorm(hidden_size)
+        self.register_buffer("cos_sin", rotary_table(config), persistent=False)
+        self.eps = _norm_eps(config)
+        self.ops = ops
+        self.attention_spec = attention_spec(_heads(config), causal=is_causal(config))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        token_type_ids: Tensor | None,  # noqa: ARG002  (Qwen3 has no token types)
+        attention: AttentionBackend,
+    ) -> Tensor:
+        x, residual = None, nn.functional.embedding(input_ids, self.embed_tokens.weight)
+        for layer in self.layers:
+            x, residual = layer(x, residual, positions, self.cos_sin, attention)
+        assert x is not None  # `positive` has made sure of one layer
+        return self.ops.add_rms_norm(x, residual, self.norm.weight, self.eps)[0]
+
+
+def is_causal(config: Json) -> bool:
+    """pplx-embed is Qwen3 without the causal mask; some checkpoints say so by a flag only."""
+    return config.get("model_type") != "bidirectional_pplx_qwen3" and config.get("is_causal", True) is not False
+
+
+def rotary_table(config: Json) -> Tensor:
+    """float32[max_positions, head_dim] of cosines, then sines, made on the CPU whatever the default device is."""
+    head_dim = _heads(config).head_dim
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
+    positions = torch.arange(positive(config, "max_position_embeddings"), dtype=torch.float32, device="cpu")
+    angles = torch.outer(positions, 1.0 / _rope_theta(config) ** exponents)
+    return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+
+def _heads(config: Json) -> HeadShape:
+    num_heads = positive(config, "num_attention_heads")
+    num_kv_heads = positive(config, "num_key_value_heads")
+    if num_heads % num_kv_heads:
+        raise CheckpointError(f"config.json: {num_kv_heads} key heads do not divide {num_heads} heads")
+    return HeadShape(
+        num_heads, num_kv_heads, int(config.get("head_dim") or positive(config, "hidden_size") // num_heads)
+    )
+
+
+def _norm_eps(config: Json) -> float:
+    return float(config.get("rms_norm_eps", 1e-6))
+
+
+def _rope_theta(config: Json) -> float:
+    # transformers 5 moved rope_theta and the former rope_scaling into rope_parameters.
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    require({"rope_type": rope.get("rope_type", rope.get("type", "default"))}, "rope_type", "default")
+    return float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+
+
+def _check(config: Json) -> None:
+    require(config, "hidden_act", "silu")
+    require(config, "use_sliding_window", False)

@@ -1,0 +1,107 @@
+"""`Ops` in plain torch: the meaning of every operation, right on any device, and what the CPU runs."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rosebed.core.model_spec import Pooling
+from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape
+
+MIN_NORM = 1e-12
+"""Least L2 norm divided by, as in torch.nn.functional.normalize: a zero vector stays zero."""
+
+
+def embed_layer_norm(
+    input_ids: Tensor,
+    positions: Tensor,
+    token_type_ids: Tensor | None,
+    tables: EmbeddingTables,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+) -> Tensor:
+    x = F.embedding(input_ids, tables.word) + F.embedding(positions, tables.position)
+    if tables.token_type is not None:
+        x += tables.token_type[0] if token_type_ids is None else F.embedding(token_type_ids, tables.token_type)
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float, x_bias: Tensor | None = None
+) -> Tensor:
+    if x_bias is not None:
+        x += x_bias
+    x += residual
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return F.linear(x, weight, bias)
+
+
+def linear_activation(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    x = F.linear(x, weight, bias)
+    match activation:
+        case Activation.GELU:
+            return F.gelu(x)
+        case Activation.GELU_TANH:
+            return F.gelu(x, approximate="tanh")
+        case Activation.RELU:
+            return F.relu(x)
+        case Activation.SILU:
+            return F.silu(x)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    wide = x.float()
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (wide * scale * weight.float()).to(x.dtype)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    residual = residual + x
+    return rms_norm(residual, weight, eps), residual
+
+
+def qk_norm_rope(
+    qkv: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    heads: HeadShape,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    num_heads, num_kv_heads, head_dim = heads
+    q, k, v = qkv.unflatten(-1, (-1, head_dim)).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
+    cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, dim=-1)  # float32[T, 1, head_dim / 2] each
+    return _norm_rope(q, q_weight, cos, sin, eps), _norm_rope(k, k_weight, cos, sin, eps), v
+
+
+def _norm_rope(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) -> Tensor:
+    x1, x2 = rms_norm(x.float(), weight, eps).chunk(2, dim=-1)
+    return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).to(x.dtype)
+
+
+def silu_and_mul(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def pool(hidden_states: Tensor, spans: Tensor, mode: Pooling) -> Tensor:
+    match mode:
+        case Pooling.CLS:
+            return hidden_states[spans[:, 0]].float()
+        case Pooling.LAST:
+            return hidden_states[spans[:, 1] - 1].float()
+        case Pooling.MEAN:
+            # NOTE: reads the spans on the host; a CUDA graph needs a twin.
+            return torch.stack([hidden_states[start:end].float().mean(0) for start, end in spans.tolist()])
+
+
+def finalize_dense(vectors: Tensor, dimensions: Tensor, normalize: Tensor) -> tuple[Tensor, Tensor]:
+    kept = torch.arange(vectors.shape[1], device=vectors.device) < dimensions.unsqueeze(1)
+    vectors = torch.where(kept, vectors, 0)
+    norms = vectors.norm(dim=1)
+    divisors = torch.where(normalize, norms.clamp_min(MIN_NORM), 1)
+    return vectors / divisors.unsqueeze(1), torch.isfinite(norms)
