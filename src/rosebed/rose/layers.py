@@ -45,5 +45,5 @@ def attend(
 
 def project_add_norm(ops: Ops, dense: nn.Linear, norm: nn.LayerNorm, x: Tensor, residual: Tensor) -> Tensor:
     """LayerNorm(dense(x) + residual): how both halves of a post-norm layer end."""
-    product = ops.linear(x, dense.weight)
+    product = ops.linear_unreduced(x, dense.weight)
     return ops.add_layer_norm(product, residual, norm.weight, norm.bias, norm.eps, dense.bias)

@@ -22,21 +22,20 @@ class Qwen3Attention(nn.Module):
     def __init__(self, config: Json, ops: Ops) -> None:
         super().__init__()
         self.heads = _heads(config)
-        bias = bool(config.get("attention_bias", False))
         hidden_size = positive(config, "hidden_size")
-        self.qkv_proj = fused_qkv(hidden_size, self.heads, bias=bias)
-        self.o_proj = nn.Linear(self.heads.num_heads * self.heads.head_dim, hidden_size, bias=bias)
+        self.qkv_proj = fused_qkv(hidden_size, self.heads, bias=False)
+        self.o_proj = nn.Linear(self.heads.num_heads * self.heads.head_dim, hidden_size, bias=False)
         self.q_norm = nn.RMSNorm(self.heads.head_dim)
         self.k_norm = nn.RMSNorm(self.heads.head_dim)
         self.eps = _norm_eps(config)
         self.ops = ops
 
     def forward(self, x: Tensor, positions: Tensor, cos_sin: Tensor, attention: AttentionBackend) -> Tensor:
-        qkv = self.ops.linear(x, self.qkv_proj.weight, self.qkv_proj.bias)
+        qkv = self.ops.linear(x, self.qkv_proj.weight)
         q, k, v = self.ops.qk_norm_rope(
             qkv, self.q_norm.weight, self.k_norm.weight, positions, cos_sin, self.heads, self.eps
         )
-        return self.ops.linear(attention.forward(q, k, v).flatten(1), self.o_proj.weight, self.o_proj.bias)
+        return self.ops.linear_unreduced(attention.forward(q, k, v).flatten(1), self.o_proj.weight)
 
 
 class Qwen3MLP(nn.Module):
@@ -48,8 +47,8 @@ class Qwen3MLP(nn.Module):
         self.ops = ops
 
     def forward(self, x: Tensor) -> Tensor:
-        gated = self.ops.silu_and_mul(self.ops.linear(x, self.gate_up_proj.weight))
-        return self.ops.linear(gated, self.down_proj.weight)
+        gated = self.ops.linear_silu_mul(x, self.gate_up_proj.weight)
+        return self.ops.linear_unreduced(gated, self.down_proj.weight)
 
 
 class Qwen3Layer(nn.Module):
@@ -154,4 +153,5 @@ def _rope_theta(config: Json) -> float:
 
 def _check(config: Json) -> None:
     require(config, "hidden_act", "silu")
+    require(config, "attention_bias", False)
     require(config, "use_sliding_window", False)

@@ -63,7 +63,7 @@ class Ops(Protocol):
 
     def add_layer_norm(
         self,
-        x: Tensor,  # [T, H]; may be overwritten
+        x: Tensor,  # [T, H] or float32[parts, T, H]; may be overwritten
         residual: Tensor,  # [T, H]
         weight: Tensor,  # [H]
         bias: Tensor,  # [H]
@@ -77,6 +77,13 @@ class Ops(Protocol):
         """[T, out]: x W^T + bias."""
         ...
 
+    def linear_unreduced(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x W^T for `add_layer_norm` or `add_rms_norm` alone: [T, out], or float32[parts, T, out] whose sum it is.
+
+        On few tokens a product is split over its inner dimension; the norm behind it adds the parts on the way.
+        """
+        ...
+
     def linear_activation(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
         """[T, out]: activation(x W^T + bias)."""
         ...
@@ -86,7 +93,7 @@ class Ops(Protocol):
         ...
 
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """([T, H] RMSNorm(x + residual), [T, H] x + residual). Both inputs may be overwritten."""
+        """([T, H] RMSNorm(x + residual), [T, H] x + residual), x as in `add_layer_norm`. Both may be overwritten."""
         ...
 
     def qk_norm_rope(
@@ -103,8 +110,8 @@ class Ops(Protocol):
         rotary embedding of the half-split kind, (x1, x2) → (x1·cos - x2·sin, x2·cos + x1·sin). v may be a view."""
         ...
 
-    def silu_and_mul(self, gate_up: Tensor) -> Tensor:
-        """[T, 2I] → [T, I]: silu(first half) · second half."""
+    def linear_silu_mul(self, x: Tensor, gate_up: Tensor) -> Tensor:
+        """[T, I] from gate_up [2I, H], gate rows first: silu(x gate^T) · (x up^T)."""
         ...
 
     def pool(self, hidden_states: Tensor, spans: Tensor, mode: Pooling) -> Tensor:

@@ -39,6 +39,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+def linear_unreduced(x: Tensor, weight: Tensor) -> Tensor:
+    return F.linear(x, weight)
+
+
 def linear_activation(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     x = F.linear(x, weight, bias)
     match activation:
@@ -83,8 +87,8 @@ def _norm_rope(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) 
     return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).to(x.dtype)
 
 
-def silu_and_mul(gate_up: Tensor) -> Tensor:
-    gate, up = gate_up.chunk(2, dim=-1)
+def linear_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
+    gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
     return F.silu(gate) * up
 
 
