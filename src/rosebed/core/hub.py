@@ -6,7 +6,8 @@ Reads nothing inside the folder. `huggingface_hub` obeys HF_HUB_OFFLINE, HF_ENDP
 import re
 from pathlib import Path
 
-from rosebed.core.errors import CheckpointError, MissingExtra
+from rosebed.core.errors import CheckpointError
+from rosebed.core.extras import needs_extra
 
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
@@ -34,10 +35,8 @@ def resolve_model_folder(model: str, *, revision: str | None = None, token: str 
 
 
 def _download(model: str, revision: str | None, token: str | None) -> Path:
-    try:
+    with needs_extra("downloading a model", "serve"):
         import huggingface_hub
-    except ModuleNotFoundError as error:
-        raise MissingExtra("downloading a model", "serve") from error
     hub = huggingface_hub.HfApi(token=token)
 
     def snapshot(patterns: list[str]) -> Path:
