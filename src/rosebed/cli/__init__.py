@@ -1,0 +1,18 @@
+"""The command line. Reads the environment, so that nothing below does; imports nothing heavy before it must."""
+
+import sys
+
+from rosebed.core.errors import RosebedError, SetupError
+from rosebed.core.extras import needs_extra
+
+
+def main() -> None:
+    """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
+    try:
+        with needs_extra("the command line", "serve"):
+            from rosebed.cli.app import app
+
+            app()
+    except RosebedError as error:
+        print(f"Error: {error.message}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, SetupError) else 1)

@@ -1,0 +1,52 @@
+"""The group of commands, each imported when it is asked for."""
+
+import logging
+from importlib import import_module
+
+import click
+
+from rosebed import __version__
+
+COMMANDS = {
+    "serve": "rosebed.cli.serve",
+    "ivy": "rosebed.cli.ivy",
+    "tulip": "rosebed.cli.tulip",
+    "encode": "rosebed.cli.encode",
+    "inspect": "rosebed.cli.inspect",
+}
+"""Name → the module whose `command` it is, in the order of `--help`."""
+
+
+class LazyCommands(click.Group):
+    """A group that knows its commands by name only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        return import_module(COMMANDS[cmd_name]).command if cmd_name in COMMANDS else None
+
+
+@click.group(
+    cls=LazyCommands, context_settings={"auto_envvar_prefix": "ROSEBED", "help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="rosebed")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severe messages to write to stderr.",
+)
+def app(log_level: str) -> None:
+    """Serve embedding, scoring and reranking models.
+
+    \b
+      rosebed serve BAAI/bge-m3 --port 8080     an HTTP server on this machine
+      rosebed encode MODEL "a text"             vectors on the command line
+      rosebed inspect MODEL                     what a checkpoint is, and which file says so
+
+    MODEL is a folder, or the name of a repository on the Hugging Face hub. Every option can be given in the
+    environment too: --port of `rosebed serve` is ROSEBED_SERVE_PORT.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
