@@ -128,7 +128,7 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
         matryoshka=overrides.matryoshka_any
         or bool(config.get("is_matryoshka") or matryoshka_dimensions)
         or model_type in QWEN3_TYPES,
-        matryoshka_dimensions=matryoshka_dimensions,
+        matryoshka_dimensions=() if overrides.matryoshka_any else matryoshka_dimensions,
         fingerprint=files.fingerprint,
         sources=sources | {"prompts": "config_sentence_transformers.json" if prompts else "default"},
     )
