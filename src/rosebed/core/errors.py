@@ -31,6 +31,9 @@ from dataclasses import dataclass
 class RosebedError(Exception):
     """Root of all deliberate errors. `message` is meant for people."""
 
+    param: str | None = None
+    """What the error is about, where that can be named, e.g. `input[3]`."""
+
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
@@ -66,6 +69,10 @@ class RouteNotFound(RequestError):
 
 class MethodNotAllowed(RequestError):
     """The path exists, the method does not."""
+
+    def __init__(self, message: str, *, allowed: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.allowed = allowed
 
 
 class UnsupportedMediaType(RequestError):
