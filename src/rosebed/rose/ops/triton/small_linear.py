@@ -23,6 +23,8 @@ class Epilogue(IntEnum):
     GELU_TANH = 2
     SILU_MUL = 3
     """silu(gate) · up, where the weight is [gate; up] stacked along its rows."""
+    RELU = 4
+    SILU = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,17 @@ class LinearTiles:
 
 
 @triton.jit
-def _activate(x, EPILOGUE: tl.constexpr):
+def activate(x, EPILOGUE: tl.constexpr):
+    """The pointwise `Epilogue`s, on float32."""
     if EPILOGUE == 1:
         x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     elif EPILOGUE == 2:
         inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-        x = x * (1.0 - 1.0 / (1.0 + tl.exp(2.0 * inner)))
+        x = x * tl.sigmoid(2.0 * inner)
+    elif EPILOGUE == 4:
+        x = tl.maximum(x, 0.0)
+    elif EPILOGUE == 5:
+        x = x * tl.sigmoid(x)
     return x
 
 
@@ -119,7 +126,7 @@ def _small_linear_kernel(
         if GATED:
             sums = sums * tl.sigmoid(sums) * ups
         else:
-            sums = _activate(sums, EPILOGUE)
+            sums = activate(sums, EPILOGUE)
         tl.store(out_ptrs, sums.to(out_ptr.dtype.element_ty), mask=stored)
 
 

@@ -1,0 +1,168 @@
+"""Ragged attention: a work list of query blocks, any number of sequences, grouped heads, sliding windows.
+
+The grid depends on the token bucket alone: programs walk a list whose length is data, so one captured graph serves
+every layout of its bucket, and no planning library is called. Keys past a sequence's end are never read, so a NaN in
+a neighbour stays there. Source of the recurrence: FlashAttention-2 (Dao, 2023).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rosebed.core.types import Int32Array, SequenceLayout
+from rosebed.rose.attention.base import AttentionSpec
+from rosebed.rose.ops.triton.pdl import wait_for_predecessor
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionTiles:
+    """How the scores of one head are cut."""
+
+    block_q: int
+    block_k: int
+    num_warps: int
+    num_stages: int
+
+
+@triton.jit
+def _attention_kernel(
+    q_ptr,  # [num_tokens, H, D], rows q_stride apart
+    k_ptr,  # [num_tokens, Hkv, D], rows kv_stride apart
+    v_ptr,  # [num_tokens, Hkv, D], rows kv_stride apart
+    out_ptr,  # [num_tokens, H, D], contiguous
+    work_ptr,  # int32[1 + 3 * num_tiles]: num_tiles, then (first query, sequence start, sequence end) each
+    q_stride,
+    kv_stride,
+    scale,  # log2(e) / sqrt(head_dim)
+    H: tl.constexpr,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # NOTE: the work list was copied in long before the predecessor kernel started, so it may be read before `wait`.
+    num_items = tl.load(work_ptr) * H
+    wait_for_predecessor(PDL)
+    dims = tl.arange(0, D)
+    for item in range(tl.program_id(0), num_items, tl.num_programs(0)):
+        tile = work_ptr + 1 + 3 * (item // H)
+        head = item % H
+        first = tl.load(tile)
+        start = tl.load(tile + 1)
+        end = tl.load(tile + 2)
+        queries = first + tl.arange(0, BLOCK_Q)
+        is_query = queries < end
+        q_ptrs = q_ptr + queries[:, None].to(tl.int64) * q_stride + head * D + dims[None, :]
+        q = tl.load(q_ptrs, mask=is_query[:, None], other=0.0)
+        low = start
+        high = end
+        if CAUSAL:
+            high = tl.minimum(end, first + BLOCK_Q)
+        if WINDOW >= 0:
+            low = tl.maximum(start, first - WINDOW)
+            if not CAUSAL:
+                high = tl.minimum(end, first + BLOCK_Q + WINDOW)
+        best = tl.full((BLOCK_Q,), float("-inf"), tl.float32)
+        total = tl.zeros((BLOCK_Q,), tl.float32)
+        sums = tl.zeros((BLOCK_Q, D), tl.float32)
+        kv_head = (head // GROUP) * D
+        for block in tl.range(low, high, BLOCK_K, num_stages=STAGES):
+            keys = block + tl.arange(0, BLOCK_K)
+            is_key = keys < high
+            rows = keys[:, None].to(tl.int64) * kv_stride + kv_head + dims[None, :]
+            k = tl.load(k_ptr + rows, mask=is_key[:, None], other=0.0)
+            scores = tl.dot(q, tl.trans(k)) * scale
+            seen = is_key[None, :]
+            if CAUSAL:
+                seen = seen & (keys[None, :] <= queries[:, None])
+            if WINDOW >= 0:
+                seen = seen & (queries[:, None] - keys[None, :] <= WINDOW)
+                if not CAUSAL:
+                    seen = seen & (keys[None, :] - queries[:, None] <= WINDOW)
+            scores = tl.where(seen, scores, float("-inf"))
+            new_best = tl.maximum(best, tl.max(scores, axis=1))
+            # A row that has seen no key yet keeps -inf; subtracting it from itself would make NaN.
+            reference = tl.where(new_best == float("-inf"), 0.0, new_best)
+            weights = tl.exp2(scores - reference[:, None])
+            decay = tl.exp2(best - reference)
+            total = total * decay + tl.sum(weights, axis=1)
+            v = tl.load(v_ptr + rows, mask=is_key[:, None], other=0.0)
+            sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None])
+            best = new_best
+        out = sums / tl.maximum(total, 1e-30)[:, None]  # rows past the sequence may have seen no key at all
+        out_ptrs = out_ptr + queries[:, None].to(tl.int64) * (H * D) + head * D + dims[None, :]
+        tl.store(out_ptrs, out.to(out_ptr.dtype.element_ty), mask=is_query[:, None])
+
+
+def work_list(layout: SequenceLayout, block_q: int) -> Int32Array:
+    """int32[1 + 3 * num_tiles]: the tile count, then (first query, sequence start, sequence end) of each query block,
+    longest sequences first so that the last programs to finish have little left."""
+    starts, ends = layout.cu_seqlens[:-1], layout.cu_seqlens[1:]
+    order = np.argsort(starts - ends, kind="stable")
+    starts, ends = starts[order], ends[order]
+    counts = -(-(ends - starts) // block_q)
+    num_tiles = int(counts.sum())
+    owners = np.repeat(np.arange(len(starts)), counts)
+    within = np.arange(num_tiles) - np.repeat(np.cumsum(counts) - counts, counts)
+    work = np.empty(1 + 3 * num_tiles, np.int32)
+    work[0] = num_tiles
+    tiles = work[1:].reshape(num_tiles, 3)
+    tiles[:, 1] = starts[owners]
+    tiles[:, 0] = tiles[:, 1] + within * block_q
+    tiles[:, 2] = ends[owners]
+    return work
+
+
+def max_tiles(num_tokens: int, num_sequences: int, block_q: int) -> int:
+    """Most query blocks that so many tokens in so many sequences can make."""
+    return num_tokens // block_q + num_sequences
+
+
+def ragged_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    work: Tensor,
+    spec: AttentionSpec,
+    *,
+    tiles: AttentionTiles,
+    num_programs: int,
+    pdl: bool,
+) -> Tensor:
+    """[num_tokens, H, D], contiguous, from q [num_tokens, H, D] and k, v [num_tokens, Hkv, D] (rows may be strided;
+    k and v alike). `work` is a `work_list` on the device. Rows that no sequence owns are left unwritten."""
+    num_tokens, num_heads, head_dim = q.shape
+    out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
+    _attention_kernel[(num_programs,)](
+        q,
+        k,
+        v,
+        out,
+        work,
+        q.stride(0),
+        k.stride(0),
+        LOG2_E / head_dim**0.5,
+        H=num_heads,
+        GROUP=num_heads // spec.num_kv_heads,
+        D=head_dim,
+        CAUSAL=spec.causal,
+        WINDOW=-1 if spec.window is None else spec.window,
+        BLOCK_Q=tiles.block_q,
+        BLOCK_K=tiles.block_k,
+        STAGES=tiles.num_stages,
+        PDL=pdl,
+        num_warps=tiles.num_warps,
+        num_stages=tiles.num_stages,
+        **({"launch_pdl": True} if pdl else {}),
+    )
+    return out

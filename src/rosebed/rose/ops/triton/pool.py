@@ -1,0 +1,93 @@
+"""From hidden states to finished dense vectors: segmented pooling, then truncation, L2 norm and a finite flag."""
+
+import torch
+import triton
+import triton.language as tl
+
+from rosebed.core.model_spec import Pooling
+
+_MIN_NORM = tl.constexpr(1e-12)
+_MODES = {Pooling.CLS: 0, Pooling.MEAN: 1, Pooling.LAST: 2}
+
+
+@triton.jit
+def _pool_kernel(
+    hidden_ptr,  # [num_tokens, WIDTH]
+    spans_ptr,  # int32[num_spans, 2]
+    out_ptr,  # float32[num_spans, WIDTH]
+    WIDTH: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    MODE: tl.constexpr,
+):
+    span = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
+    mask = columns < WIDTH
+    start = tl.load(spans_ptr + 2 * span)
+    end = tl.load(spans_ptr + 2 * span + 1)
+    if MODE == 1:
+        rows = tl.arange(0, BLOCK_T)
+        sums = tl.zeros((BLOCK_T, BLOCK_W), tl.float32)
+        for first in range(start, end, BLOCK_T):
+            tokens = (first + rows).to(tl.int64)
+            pointers = hidden_ptr + tokens[:, None] * WIDTH + columns[None, :]
+            sums += tl.load(pointers, mask=(tokens < end)[:, None] & mask[None, :], other=0.0).to(tl.float32)
+        out = tl.sum(sums, axis=0) / tl.maximum(end - start, 1).to(tl.float32)
+    else:
+        token = (start if MODE == 0 else end - 1).to(tl.int64)
+        # An empty span is padding of a bucket: zeros, which nobody reads.
+        readable = columns < tl.where(end > start, WIDTH, 0)
+        out = tl.load(hidden_ptr + token * WIDTH + columns, mask=readable, other=0.0).to(tl.float32)
+    tl.store(out_ptr + span * WIDTH + columns, out, mask=mask)
+
+
+@triton.jit
+def _finalize_kernel(
+    vectors_ptr,  # float32[num_spans, WIDTH]
+    dimensions_ptr,  # int32[num_spans]
+    normalize_ptr,  # uint8[num_spans]
+    out_ptr,  # float32[num_spans, WIDTH]
+    finite_ptr,  # uint8[num_spans]
+    WIDTH: tl.constexpr,
+    WIDTH_POW2: tl.constexpr,
+):
+    span = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, WIDTH_POW2)
+    kept = columns < tl.load(dimensions_ptr + span)
+    vector = tl.load(vectors_ptr + span * WIDTH + columns, mask=kept & (columns < WIDTH), other=0.0)
+    norm = tl.sqrt(tl.sum(vector * vector))
+    divisor = tl.where(tl.load(normalize_ptr + span) != 0, tl.maximum(norm, _MIN_NORM), 1.0)
+    tl.store(out_ptr + span * WIDTH + columns, vector / divisor, mask=columns < WIDTH)
+    # NaN and infinity both fail this comparison.
+    tl.store(finite_ptr + span, (norm < float("inf")).to(tl.uint8))
+
+
+def pool(hidden_states: torch.Tensor, spans: torch.Tensor, mode: Pooling) -> torch.Tensor:
+    """float32[num_spans, width] from contiguous [num_tokens, width] and int32[num_spans, 2]."""
+    width = hidden_states.shape[1]
+    out = torch.empty((len(spans), width), dtype=torch.float32, device=hidden_states.device)
+    block = min(128, triton.next_power_of_2(width))
+    _pool_kernel[(len(spans), triton.cdiv(width, block))](
+        hidden_states, spans, out, WIDTH=width, BLOCK_W=block, BLOCK_T=32, MODE=_MODES[mode], num_warps=4
+    )
+    return out
+
+
+def finalize_dense(
+    vectors: torch.Tensor, dimensions: torch.Tensor, normalize: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(float32[num_spans, width], bool[num_spans] finite); see `Ops.finalize_dense`."""
+    num_spans, width = vectors.shape
+    out = torch.empty_like(vectors)
+    finite = torch.empty(num_spans, dtype=torch.bool, device=vectors.device)
+    _finalize_kernel[(num_spans,)](
+        vectors,
+        dimensions,
+        normalize.view(torch.uint8),
+        out,
+        finite.view(torch.uint8),
+        WIDTH=width,
+        WIDTH_POW2=triton.next_power_of_2(width),
+        num_warps=4,
+    )
+    return out, finite

@@ -1,0 +1,36 @@
+"""Kernels run compiled where there is a GPU, and in Triton's interpreter where there is none."""
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # NOTE: read when a kernel is decorated, so before any import of one
+
+INTERPRETED = "TRITON_INTERPRET" in os.environ
+
+
+@pytest.fixture
+def device() -> torch.device:
+    torch.manual_seed(0)
+    return torch.device("cpu" if INTERPRETED else "cuda")
+
+
+@pytest.fixture(params=["float32"] if INTERPRETED else ["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    # The interpreter multiplies bfloat16 matrices wrongly (its numpy has no such type).
+    return getattr(torch, request.param)
+
+
+@pytest.fixture(params=[False] if INTERPRETED else [False, True], ids=lambda pdl: "pdl" if pdl else "plain")
+def pdl(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@pytest.fixture
+def tolerance(dtype: torch.dtype) -> float:
+    """Largest relative error, |out - ref| / |ref|. Compiled float32 products run in tf32."""
+    if dtype == torch.bfloat16:
+        return 5e-3
+    return 1e-5 if INTERPRETED else 1e-3
