@@ -2,36 +2,55 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rosebed.core.errors import CheckpointError
+from rosebed.core.json_fields import Json
 
-Json = Mapping[str, Any]
+__all__ = ["CheckpointFiles", "Json", "ModuleStage", "read_json"]
+
+_TRANSFORMER_SETTINGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
+"""Older sentence-transformers releases wrote one such file per architecture; the content is the same."""
 
 _FINGERPRINTED = (
     "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "modules.json",
-    "sentence_bert_config.json",
     "config_sentence_transformers.json",
+    *_TRANSFORMER_SETTINGS,
 )
-"""Files that decide which ids a text becomes and what a vector means."""
+"""Files that decide which ids a text becomes and what a vector means; each stage's config.json comes on top."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleStage:
     """One entry of a sentence-transformers `modules.json`."""
 
-    kind: str
-    """Last part of the class name: Transformer, Pooling, Dense, Normalize, …"""
+    type_name: str
+    """Full class name, e.g. sentence_transformers.models.Pooling."""
     path: str
     """Its subfolder, "" for the model folder itself."""
     config: Json
     """That subfolder's config.json; empty if it has none."""
+
+    @property
+    def kind(self) -> str:
+        """Last part of the class name: Transformer, Pooling, Dense, Normalize, …"""
+        return self.type_name.rpartition(".")[2]
+
+    @property
+    def config_file(self) -> str:
+        """Its config.json, relative to the model folder."""
+        return f"{self.path}/config.json" if self.path else "config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,75 +62,96 @@ class CheckpointFiles:
     tokenizer_config: Json
     sentence_transformers_config: Json
     sentence_bert_config: Json
+    sentence_bert_file: str
+    """The file that `sentence_bert_config` was read from."""
     stages: tuple[ModuleStage, ...]
     fingerprint: str
 
     @classmethod
     def read(cls, folder: Path) -> "CheckpointFiles":
-        """Read the folder. CheckpointError if it, or its config.json, is missing or malformed."""
+        """Read the folder. CheckpointError if it, or its config.json, is missing or a file is malformed."""
         if not folder.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
         config = read_json(folder / "config.json")
         if config is None:
             raise CheckpointError(f"{folder} has no config.json, so it is not a model folder")
+        stages = _read_stages(folder)
+        settings_file, settings = _read_transformer_settings(folder)
         return cls(
             folder=folder,
             config=config,
             tokenizer_config=read_json(folder / "tokenizer_config.json") or {},
             sentence_transformers_config=read_json(folder / "config_sentence_transformers.json") or {},
-            sentence_bert_config=_read_transformer_settings(folder),
-            stages=_read_stages(folder),
-            fingerprint=_fingerprint(folder),
+            sentence_bert_config=settings,
+            sentence_bert_file=settings_file,
+            stages=stages,
+            fingerprint=_fingerprint(folder, stages),
         )
 
 
 def read_json(path: Path) -> Json | None:
     """The JSON object in `path`, or None if there is no such file. CheckpointError if it holds anything else."""
-    value = _read_any_json(path)
-    if value is not None and not isinstance(value, dict):
+    content = _read(path)
+    if content is None:
+        return None
+    value = _parse(path, content)
+    if not isinstance(value, dict):
         raise CheckpointError(f"{path} should hold a JSON object, not {type(value).__name__}")
     return value
 
 
-def _read_any_json(path: Path) -> Any:
+def _read(path: Path) -> bytes | None:
     try:
-        return json.loads(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
-def _read_transformer_settings(folder: Path) -> Json:
-    # Older sentence-transformers releases wrote one such file per architecture; the content is the same.
-    for name in ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"):
+def _parse(path: Path, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+
+
+def _read_transformer_settings(folder: Path) -> tuple[str, Json]:
+    for name in _TRANSFORMER_SETTINGS:
         if (settings := read_json(folder / name)) is not None:
-            return settings
-    return {}
+            return name, settings
+    return _TRANSFORMER_SETTINGS[0], {}
 
 
 def _read_stages(folder: Path) -> tuple[ModuleStage, ...]:
-    entries = _read_any_json(folder / "modules.json")
-    if entries is None:
+    path = folder / "modules.json"
+    content = _read(path)
+    if content is None:
         return ()
+    entries = _parse(path, content)
     try:
-        return tuple(
-            ModuleStage(
-                kind=entry["type"].rpartition(".")[2],
-                path=entry["path"],
-                config=read_json(folder / entry["path"] / "config.json") or {},
-            )
-            for entry in sorted(entries, key=lambda entry: entry["idx"])
-        )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{folder / 'modules.json'} is not a list of {{idx, path, type}}: {error!r}") from error
+        return tuple(_stage(folder, entry) for entry in sorted(entries, key=lambda entry: entry["idx"]))
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} is not a list of {{idx, path, type}}: {error!r}") from error
 
 
-def _fingerprint(folder: Path) -> str:
+def _stage(folder: Path, entry: Json) -> ModuleStage:
+    type_name, path = entry["type"], PurePosixPath(entry["path"])
+    if not isinstance(type_name, str):
+        raise TypeError(f"type is {type_name!r}")
+    if path.is_absolute() or ".." in path.parts:
+        raise CheckpointError(f"{folder / 'modules.json'}: path {entry['path']!r} leads out of the model folder")
+    subfolder = "" if path == PurePosixPath() else str(path)
+    return ModuleStage(type_name, subfolder, read_json(folder / subfolder / "config.json") or {})
+
+
+def _fingerprint(folder: Path, stages: tuple[ModuleStage, ...]) -> str:
+    names = [*_FINGERPRINTED, *(stage.config_file for stage in stages)]
+    if not (folder / "tokenizer.json").is_file():
+        names.append("vocab.txt")
     digest = hashlib.sha256()
-    for name in _FINGERPRINTED:
-        path = folder / name
+    for name in names:
         digest.update(f"{name}\0".encode())
-        if path.is_file():
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        if (content := _read(folder / name)) is not None:
+            digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()[:16]
