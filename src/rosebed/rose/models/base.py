@@ -5,24 +5,29 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from rosebed.core.checkpoint import Json
 from rosebed.rose.attention.base import AttentionBackend, AttentionSpec
+from rosebed.rose.ops.base import Ops
 
 
-class EncoderModel(nn.Module):
-    """Packed token ids in, hidden states out.
-
-    Subclasses are constructed as `Model(config, ops)` under `torch.device("meta")`; their parameters carry the
-    checkpoint's own names, but for the fused products listed in `FUSED`.
-    """
+class Loadable(nn.Module):
+    """A module that `weights.load_weights` can fill: its parameters carry the checkpoint's names, but for `FUSED`."""
 
     PREFIXES: ClassVar[tuple[str, ...]] = ("",)
-    """What checkpoints put before every name of this architecture, depending on which class saved them."""
+    """What checkpoints put before every name, depending on which class saved them."""
     FUSED: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name of a fused module → the checkpoint's modules stacked in it, in order, along the output axis."""
     IGNORABLE: ClassVar[frozenset[str]] = frozenset()
-    """Tensors that checkpoints may hold and hidden states do not need, by exact name, prefix included."""
+    """Tensors that checkpoints may hold and the computation does without, by exact name, prefix included."""
+
+
+class EncoderModel(Loadable):
+    """Packed token ids in, hidden states out. Constructed under `torch.device("meta")`."""
 
     attention_spec: AttentionSpec
+
+    def __init__(self, config: Json, ops: Ops) -> None:  # noqa: ARG002  (the signature that subclasses share)
+        super().__init__()
 
     def forward(
         self,

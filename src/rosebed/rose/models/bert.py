@@ -29,22 +29,24 @@ _HEAD_TENSORS = frozenset(
 
 
 class BertEmbeddings(nn.Module):
-    """Sum of three tables, normed. RoBERTa uses it with the first rows of its position table skipped."""
+    """Sum of the tables that a configuration has, normed; the first `position_offset` rows of positions are skipped."""
 
     def __init__(self, config: EncoderConfig, ops: Ops, position_offset: int = 0) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.num_positions, config.hidden_size)
-        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        if config.type_vocab_size:
+            self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, config.norm_eps)
         self.ops = ops
         self.position_offset = position_offset
+        self.has_token_types = config.type_vocab_size > 0
 
     def forward(self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None) -> Tensor:
         tables = EmbeddingTables(
             word=self.word_embeddings.weight,
             position=self.position_embeddings.weight[self.position_offset :],
-            token_type=self.token_type_embeddings.weight,
+            token_type=self.token_type_embeddings.weight if self.has_token_types else None,
         )
         norm = self.LayerNorm
         return self.ops.embed_layer_norm(input_ids, positions, token_type_ids, tables, norm.weight, norm.bias, norm.eps)
@@ -128,7 +130,7 @@ class BertModel(EncoderModel):
     }
 
     def __init__(self, config: Json, ops: Ops, *, position_offset: int = 0) -> None:
-        super().__init__()
+        super().__init__(config, ops)
         sizes = EncoderConfig.read(config)
         self.embeddings = BertEmbeddings(sizes, ops, position_offset)
         self.encoder = BertEncoder(sizes, ops)

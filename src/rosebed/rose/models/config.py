@@ -60,8 +60,8 @@ class EncoderConfig:
             raise CheckpointError(f"config.json: {self.num_heads} heads do not divide hidden_size {self.hidden_size}")
         return HeadShape(self.num_heads, self.num_heads, self.hidden_size // self.num_heads)
 
-    def with_type_vocab(self, type_vocab_size: int) -> "EncoderConfig":
-        return replace(self, type_vocab_size=type_vocab_size)
+    def without_token_types(self) -> "EncoderConfig":
+        return replace(self, type_vocab_size=0)
 
 
 def positive(config: Json, key: str) -> int:

@@ -91,7 +91,7 @@ class Qwen3Model(EncoderModel):
     cos_sin: Tensor  # float32[max_positions, head_dim]
 
     def __init__(self, config: Json, ops: Ops) -> None:
-        super().__init__()
+        super().__init__(config, ops)
         _check(config)
         hidden_size = positive(config, "hidden_size")
         self.embed_tokens = nn.Embedding(positive(config, "vocab_size"), hidden_size)

@@ -1,0 +1,161 @@
+"""Where each tensor of a checkpoint lies, and how to read one at a time. Knows names, not models.
+
+Formats: safetensors (one file, or shards named by an index) and torch's pickles, the latter only through
+`weights_only=True`, which loads tensors and refuses code.
+"""
+
+import logging
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from rosebed.core.checkpoint import read_json
+from rosebed.core.errors import CheckpointError
+
+_logger = logging.getLogger(__name__)
+
+SAFETENSORS = "model.safetensors"
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+
+
+class CheckpointTensors(Protocol):
+    """Named tensors that are read when asked for."""
+
+    @property
+    def names(self) -> frozenset[str]: ...
+
+    @property
+    def origin(self) -> Path:
+        """The folder or file they come from, for messages."""
+        ...
+
+    def read(self, name: str) -> Tensor:
+        """The tensor, on the CPU, possibly as a view of a mapped file: use it, then drop it."""
+        ...
+
+
+def open_tensors(folder: Path) -> CheckpointTensors:
+    """The tensors of a model folder. An index decides where there is one; stray weight files are warned of."""
+    if (folder / SAFETENSORS_INDEX).is_file():
+        weight_map = _read_index(folder)
+        _warn_of_strays(folder, set(weight_map.values()))
+        return SafetensorsTensors(folder, weight_map)
+    if (folder / SAFETENSORS).is_file():
+        _warn_of_strays(folder, {SAFETENSORS})
+        return SafetensorsTensors(folder, dict.fromkeys(_tensor_names(folder / SAFETENSORS), SAFETENSORS))
+    if (folder / PICKLE).is_file():
+        return PickledTensors(folder / PICKLE)
+    raise CheckpointError(f"{folder} holds none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {PICKLE}: download the weights")
+
+
+class SafetensorsTensors:
+    """Tensors of safetensors files, each read through a mapping of its own."""
+
+    def __init__(self, folder: Path, weight_map: Mapping[str, str]) -> None:
+        self.origin = folder
+        self._weight_map = weight_map
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._weight_map)
+
+    def read(self, name: str) -> Tensor:
+        # NOTE: mapped pages count as this process's memory until the mapping goes, and it goes with its last tensor.
+        # One mapping per tensor (0.2 ms) keeps the peak at one tensor instead of one more copy of the checkpoint.
+        path = self.origin / self._weight_map[name]
+        try:
+            with safe_open(path, framework="pt") as file:
+                return file.get_tensor(name)
+        except SafetensorError as error:
+            raise _damaged(path, error) from error
+
+
+class PickledTensors:
+    """Tensors of a torch pickle, mapped where its format allows."""
+
+    def __init__(self, path: Path) -> None:
+        self.origin = path
+        self._tensors: dict[str, Tensor] = load_pickle(path)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._tensors)
+
+    def read(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+
+def load_pickle(path: Path) -> dict[str, Tensor]:
+    """The tensors of a torch pickle by name. CheckpointError if it holds anything else, code above all."""
+    try:
+        content = _unpickle(path)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or holds more than tensors ({_first_line(error)}): download it again, "
+            "or convert it to safetensors"
+        ) from error
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise CheckpointError(f"{path} should hold a dictionary of tensors: convert it to safetensors")
+    return content
+
+
+def _unpickle(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+        # The format from before torch 1.6 cannot be mapped.
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _read_index(folder: Path) -> Mapping[str, str]:
+    index = read_json(folder / SAFETENSORS_INDEX) or {}
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise CheckpointError(f"{folder / SAFETENSORS_INDEX} has no 'weight_map' of tensor names to file names")
+    for file in sorted(set(weight_map.values())):
+        if not (folder / file).is_file():
+            raise CheckpointError(
+                f"{folder} lacks the shard {file}, which {SAFETENSORS_INDEX} lists: download it again"
+            )
+    return _checked_against_shards(folder, weight_map)
+
+
+def _checked_against_shards(folder: Path, weight_map: Mapping[str, str]) -> Mapping[str, str]:
+    held = {file: _tensor_names(folder / file) for file in set(weight_map.values())}
+    absent = sorted(name for name, file in weight_map.items() if name not in held[file])
+    if absent:
+        raise CheckpointError(
+            f"{folder / weight_map[absent[0]]} lacks the tensor {absent[0]}, which {SAFETENSORS_INDEX} lists "
+            f"({len(absent)} such in all): download the folder again"
+        )
+    return weight_map
+
+
+def _tensor_names(path: Path) -> frozenset[str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return frozenset(file.keys())
+    except SafetensorError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged or a Git LFS pointer ({_first_line(error)}): download it again")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _warn_of_strays(folder: Path, used: set[str]) -> None:
+    strays = sorted(path.name for path in folder.glob("*.safetensors") if path.name not in used)
+    if strays:
+        _logger.warning("%s: ignored %s, which no index lists", folder, ", ".join(strays))
