@@ -8,9 +8,8 @@ import functools
 import inspect
 import textwrap
 import types
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, Field, fields
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
@@ -21,16 +20,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def config_options(
     config_type: type[Any], parameter: str, *, exclude: Collection[str] = ()
 ) -> Callable[[Command], Command]:
-    """Give a command one option per field of `config_type`; it receives the config built of them as `parameter`."""
-    chosen = [field for field in fields(config_type) if field.name not in exclude]
+    """Give a command one option per field of `config_type`, and per field of the configs inside it.
+
+    It receives `functools.partial(config_type, …)` as `parameter`, to call with the fields left out by `exclude`.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_config(**values: Any) -> Any:
-            config = config_type(**{field.name: values.pop(field.name) for field in chosen})
-            return command(**values, **{parameter: config})
+            arguments = _take(config_type, values, exclude)
+            return command(**values, **{parameter: functools.partial(config_type, **arguments)})
 
-        for option in reversed([_option(config_type, field) for field in chosen]):
+        for option in reversed(list(_options(config_type, exclude))):
             option(with_config)
         return with_config  # pyright: ignore[reportReturnType]
 
@@ -42,42 +43,50 @@ def config_arguments(config: Any, *, exclude: Collection[str] = ()) -> list[str]
     arguments: list[str] = []
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name not in exclude and value != _default(field):
-            arguments += _arguments(_flag(field.name), value)
+        if field.name in exclude:
+            continue
+        if is_dataclass(value):
+            arguments += config_arguments(value)
+        elif value != _default(field):
+            arguments += _arguments(_flag(field.name, is_many=isinstance(value, tuple)), value)
     return arguments
 
 
 def _arguments(flag: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
-    if isinstance(value, tuple):
-        return [part for item in value for part in (flag, str(item))]
-    return [flag, str(value)]
+    return [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _flag(name: str, *, is_many: bool) -> str:
+    return "--" + (name.removesuffix("s") if is_many else name).replace("_", "-")
 
 
-def _option(config_type: type[Any], field: Field[Any]) -> Callable[[Command], Command]:
-    annotation = _without_none(get_type_hints(config_type)[field.name])
-    flag = _flag(field.name)
-    is_many = get_origin(annotation) is tuple
-    return click.option(
-        f"{flag}/--no-{flag[2:]}" if annotation is bool else flag,
-        field.name,
-        type=_click_type(get_args(annotation)[0] if is_many else annotation),
-        multiple=is_many,
-        default=_default(field),
-        show_default=True,
-        help=_field_help(config_type)[field.name],
-    )
+def _take(config_type: type[Any], values: dict[str, Any], exclude: Collection[str] = ()) -> dict[str, Any]:
+    """Remove the options of `config_type` from `values` and return them as its constructor's arguments."""
+    arguments: dict[str, Any] = {}
+    for field, annotation in _chosen(config_type, exclude):
+        if is_dataclass(annotation):
+            arguments[field.name] = annotation(**_take(annotation, values))  # pyright: ignore[reportCallIssue, reportArgumentType]
+        else:
+            arguments[field.name] = values.pop(field.name)
+    return arguments
 
 
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return None if field.default is MISSING else field.default
+def _options(config_type: type[Any], exclude: Collection[str] = ()) -> Iterator[Callable[[Command], Command]]:
+    for field, annotation in _chosen(config_type, exclude):
+        if is_dataclass(annotation):
+            yield from _options(annotation)  # pyright: ignore[reportArgumentType]
+        else:
+            yield _option(field, annotation, _field_help(config_type)[field.name])
+
+
+def _chosen(config_type: type[Any], exclude: Collection[str]) -> Iterator[tuple[Field[Any], Any]]:
+    """Each field and its type, less the None that stands for "not given"."""
+    annotations = get_type_hints(config_type)
+    for field in fields(config_type):
+        if field.name not in exclude:
+            yield field, _without_none(annotations[field.name])
 
 
 def _without_none(annotation: Any) -> Any:
@@ -86,10 +95,32 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
+def _option(field: Field[Any], annotation: Any, text: str) -> Callable[[Command], Command]:
+    is_many = get_origin(annotation) is tuple
+    flag = _flag(field.name, is_many=is_many)
+    absent: dict[str, Any] = {"required": True} if _default(field) is MISSING else {"default": _default(field)}
+    return click.option(
+        f"{flag}/--no-{flag[2:]}" if annotation is bool else flag,
+        field.name,
+        type=_click_type(get_args(annotation)[0] if is_many else annotation),
+        multiple=is_many,
+        callback=_separated if is_many else None,
+        **absent,
+        show_default=not is_many,
+        help=f"{text} Repeat the option or separate by commas." if is_many else text,
+    )
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def _separated(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for value in values for part in value.split(","))
+
+
 def _click_type(annotation: Any) -> Any:
-    if get_origin(annotation) is Literal:
-        return click.Choice(get_args(annotation))
-    return click.Path(path_type=Path) if annotation is Path else annotation
+    return click.Choice(get_args(annotation)) if get_origin(annotation) is Literal else annotation
 
 
 @functools.cache
