@@ -94,8 +94,7 @@ def _named_error(content: bytes) -> RosebedError | None:
         return None
     if type(error) is ServerError:  # a code that is not Rosebed's
         return None
-    if isinstance(error, RequestError):
-        error.param = body.get("param")
+    error.param = body.get("param")
     return error
 
 
