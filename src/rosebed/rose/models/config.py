@@ -6,6 +6,7 @@ from typing import Any
 
 from rosebed.core.checkpoint import Json
 from rosebed.core.errors import CheckpointError
+from rosebed.core.json_fields import optional_number, positive_int
 from rosebed.rose.ops.base import Activation, HeadShape
 
 # transformers has several names for the same function.
@@ -49,7 +50,7 @@ class EncoderConfig:
             intermediate_size=positive(config, "intermediate_size"),
             vocab_size=positive(config, "vocab_size"),
             num_positions=positive(config, "max_position_embeddings"),
-            type_vocab_size=int(config.get("type_vocab_size") or 0),
+            type_vocab_size=optional_number(config, "type_vocab_size", file="config.json") or 0,
             activation=activation(config, "hidden_act"),
             norm_eps=float(config.get("layer_norm_eps", 1e-12)),
         )
@@ -66,16 +67,13 @@ class EncoderConfig:
 
 def positive(config: Json, key: str) -> int:
     """config[key], which must be a positive integer."""
-    value: Any = config.get(key)
-    if not isinstance(value, int) or value < 1:
-        raise CheckpointError(f"config.json: {key} should be a positive integer, not {value!r}")
-    return value
+    return positive_int(config, key, file="config.json")
 
 
 def require(config: Mapping[str, Any], key: str, served: object) -> None:
-    """Refuse a setting that changes the computation; absent means the one served."""
-    value = config.get(key, served)
-    if value != served:
+    """Refuse a setting that changes the computation; absent or null means the one served."""
+    value = config.get(key)
+    if value is not None and value != served:
         raise CheckpointError(f"config.json: {key} {value!r} is not served, only {served!r}")
 
 

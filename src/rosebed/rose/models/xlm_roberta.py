@@ -4,6 +4,7 @@ Source: Liu et al., 2019. Positions start behind the padding index, so 8194 rows
 """
 
 from rosebed.core.checkpoint import Json
+from rosebed.core.json_fields import optional_number
 from rosebed.rose.models.bert import BertModel
 from rosebed.rose.ops.base import Ops
 
@@ -26,4 +27,5 @@ class XlmRobertaModel(BertModel):
     IGNORABLE = frozenset(_MASKED_LM_HEAD) | {f"{prefix}{name}" for prefix in PREFIXES for name in _ENCODER_EXTRAS}
 
     def __init__(self, config: Json, ops: Ops) -> None:
-        super().__init__(config, ops, position_offset=int(config.get("pad_token_id", 1)) + 1)
+        padding_idx = optional_number(config, "pad_token_id", file="config.json")
+        super().__init__(config, ops, position_offset=2 if padding_idx is None else padding_idx + 1)

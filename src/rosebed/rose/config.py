@@ -1,0 +1,51 @@
+"""Settings of the engine, and what their `auto` means on a machine. Imports no torch, so that `--help` is quick."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rosebed.core.errors import ConfigError
+
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+
+_OVERFLOWS_FLOAT16 = frozenset({"qwen3", "bidirectional_pplx_qwen3"})
+"""Model types whose hidden states leave float16's range and become NaN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How a model is computed. None of it changes what a vector means."""
+
+    device: str = "auto"
+    """cpu, cuda, or cuda:N; auto takes the first GPU, else the CPU."""
+    dtype: DtypeName = "auto"
+    """Type of weights and hidden states; auto is float32 on the CPU and bfloat16 on a GPU."""
+    attention: str = "auto"
+    """Name of the attention backend; auto takes what was measured to be fastest."""
+    token_budget: int | None = None
+    """Tokens that one batch holds; none takes what suits the device."""
+    num_threads: int | None = None
+    """CPU threads that one step uses; none leaves torch's own choice, one per core."""
+
+
+def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> EngineConfig:
+    """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag."""
+    device = ("cuda" if has_cuda else "cpu") if config.device == "auto" else config.device
+    kind, _, index = device.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
+        raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
+    if kind == "cuda" and not has_cuda:
+        raise ConfigError(f"--device {config.device}: torch sees no CUDA device here")
+    dtype: DtypeName = config.dtype
+    if dtype == "auto":
+        dtype = "float32" if kind == "cpu" else "bfloat16"
+    if dtype == "float16" and (kind == "cpu" or model_type in _OVERFLOWS_FLOAT16):
+        where = "the CPU" if kind == "cpu" else f"{model_type}, which overflows it"
+        raise ConfigError(f"--dtype float16 is not served on {where}: take bfloat16 or float32")
+    _check_positive("--token-budget", config.token_budget)
+    _check_positive("--num-threads", config.num_threads)
+    return replace(config, device=device, dtype=dtype)
+
+
+def _check_positive(flag: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ConfigError(f"{flag} should be at least 1, not {value}")

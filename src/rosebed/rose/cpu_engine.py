@@ -1,0 +1,114 @@
+"""The CPU engine: steps run one after another on a thread of their own, and call back when done.
+
+torch releases the interpreter while it computes, so the caller's loop goes on. Knows no queue and no request.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from rosebed.core.engine import BatchLimits, Completion, EngineInfo
+from rosebed.core.errors import ConfigError, StepFailed
+from rosebed.core.model_spec import ModelSpec
+from rosebed.core.outputs import OutputLayout, StepResult
+from rosebed.core.types import Batch, Sequence, whole_span
+from rosebed.rose.attention.registry import create_attention
+from rosebed.rose.config import EngineConfig
+from rosebed.rose.eager import EagerRunner
+from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
+from rosebed.rose.loader import LoadedModel, load_model
+from rosebed.rose.ops import reference
+
+MAX_IN_FLIGHT = 2
+"""One step runs while the next is assembled."""
+TOKEN_BUDGET = 1024
+MAX_OUTPUT_BYTES = 64 << 20
+
+
+def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
+    """Load `spec` on the CPU; `config` is resolved."""
+    if config.attention not in ("auto", "sdpa"):
+        raise ConfigError(f"--attention {config.attention!r} does not run on the CPU; sdpa does")
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
+    loaded = load_model(spec, reference, device=torch.device("cpu"), dtype=dtype)
+    return CpuEngine(loaded, config)
+
+
+class CpuEngine:
+    """`Engine` on the CPU. `step` is called from one thread at a time."""
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+        self._info = _info(loaded, config.token_budget or TOKEN_BUDGET)
+        attention = create_attention("sdpa", loaded.model.attention_spec)
+        attention.allocate(self._info.limits)
+        self._runner = EagerRunner(loaded, attention)
+        self._arenas = ArenaRing(MAX_IN_FLIGHT)
+        self._executor = ThreadPoolExecutor(
+            max_workers=1,
+            thread_name_prefix="rose-step",
+            initializer=_set_num_threads,
+            initargs=(config.num_threads,),
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    @property
+    def completion(self) -> Completion:
+        return Completion.CALLBACK
+
+    def step(self, batch: Batch) -> FutureTensor:
+        arena = self._arenas.acquire()
+        future = self._executor.submit(self._run, batch, arena)
+        return FutureTensor(future, lambda: self._arenas.give_back(arena))
+
+    def warm_up(self) -> None:
+        """One short and one full step: torch picks and compiles its kernels at first use."""
+        for num_tokens in (1, min(self._info.limits.tokens, self._info.max_length)):
+            ids = np.zeros(num_tokens, np.int32)
+            lazy = self.step(Batch.pack([Sequence(token_ids=ids, pool_spans=whole_span(num_tokens))]))
+            try:
+                lazy.result()
+            finally:
+                lazy.release()
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+    def _run(self, batch: Batch, arena: Arena) -> StepResult:
+        started = time.perf_counter_ns()
+        try:
+            layout = OutputLayout.plan(batch, self._info.outputs)
+            result = StepResult(layout=layout, buffer=arena.take(layout.num_bytes))
+            self._runner.run(batch, result)
+        except Exception as error:
+            raise StepFailed(f"the forward pass failed: {type(error).__name__}: {error}") from error
+        return StepResult(layout=layout, buffer=result.buffer, device_ns=time.perf_counter_ns() - started)
+
+
+def _set_num_threads(num_threads: int | None) -> None:
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+
+
+def _info(loaded: LoadedModel, token_budget: int) -> EngineInfo:
+    spec = loaded.spec
+    return EngineInfo(
+        model=str(spec.folder),
+        architecture=spec.architecture,
+        dtype=str(loaded.dtype).removeprefix("torch."),
+        device=str(loaded.device),
+        vocab_size=spec.vocab_size,
+        type_vocab_size=spec.type_vocab_size,
+        max_length=spec.max_length,
+        outputs=loaded.outputs,
+        normalize=spec.normalize,
+        limits=BatchLimits(
+            tokens=token_budget, sequences=token_budget, spans=token_budget, output_bytes=MAX_OUTPUT_BYTES
+        ),
+        max_in_flight=MAX_IN_FLIGHT,
+        fingerprint=spec.fingerprint,
+    )

@@ -1,0 +1,55 @@
+"""One forward pass, operation by operation, on whatever device the model is. Blocks until the outputs are written."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rosebed.core.outputs import RowStatus, StepResult
+from rosebed.core.types import Batch, Int32Array, OutputKind
+from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.heads.dense import DenseRows
+from rosebed.rose.heads.token import token_rows
+from rosebed.rose.loader import LoadedModel
+
+
+class EagerRunner:
+    """A model and the attention it runs with. One caller at a time."""
+
+    def __init__(self, loaded: LoadedModel, attention: AttentionBackend) -> None:
+        self._loaded = loaded
+        self._attention = attention
+        self._takes_token_types = loaded.spec.type_vocab_size > 1
+
+    @torch.inference_mode()
+    def run(self, batch: Batch, result: StepResult) -> None:
+        """Compute `batch` and write each output and every status byte of `result`."""
+        hidden_states = self._hidden_states(batch)
+        result.status[:] = RowStatus.OK
+        for kind in result.layout.slots:
+            rows, finite, owners = self._rows(kind, hidden_states, batch)
+            torch.from_numpy(result.output(kind)).copy_(rows)
+            result.status[owners[~finite.cpu().numpy()]] = RowStatus.NON_FINITE
+
+    def _hidden_states(self, batch: Batch) -> Tensor:
+        """[num_tokens, hidden]"""
+        self._attention.plan(batch.layout)
+        token_type_ids = batch.token_type_ids if self._takes_token_types else None
+        return self._loaded.model(
+            self._to_device(batch.token_ids),
+            self._to_device(batch.layout.positions),
+            None if token_type_ids is None else self._to_device(token_type_ids),
+            self._attention,
+        )
+
+    def _rows(self, kind: OutputKind, hidden_states: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Int32Array]:
+        """Of one output: float32[num_rows, dim], bool[num_rows] whether finite, int32[num_rows] owning sequences."""
+        if kind is OutputKind.DENSE:
+            dense = DenseRows.of(batch, self._loaded.spec)
+            arrays = (self._to_device(array) for array in (dense.spans, dense.dimensions, dense.normalize))
+            return *self._loaded.dense(hidden_states, *arrays), dense.owners
+        places, owners = token_rows(batch, kind)
+        rows = self._loaded.token_heads[kind](hidden_states[self._to_device(places)])
+        return rows, rows.isfinite().all(dim=1), owners
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._loaded.device)
