@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -130,7 +131,9 @@ def _read_stages(folder: Path) -> tuple[ModuleStage, ...]:
         return ()
     entries = _parse(path, content)
     try:
-        return tuple(_stage(folder, entry) for entry in sorted(entries, key=lambda entry: entry["idx"]))
+        if not isinstance(entries, list):
+            raise TypeError(f"it is a {type(entries).__name__}")
+        return tuple(_stage(folder, entry) for entry in sorted(entries, key=itemgetter("idx")))
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a list of {{idx, path, type}}: {error!r}") from error
 
