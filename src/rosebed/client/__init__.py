@@ -2,5 +2,6 @@
 
 from rosebed.client.http import AsyncClient, Client
 from rosebed.client.messages import EmbedOptions
+from rosebed.client.tokens import TokenClient
 
-__all__ = ["AsyncClient", "Client", "EmbedOptions"]
+__all__ = ["AsyncClient", "Client", "EmbedOptions", "TokenClient"]

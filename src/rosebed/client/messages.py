@@ -8,7 +8,6 @@ import numpy as np
 
 from rosebed.core.encodings import from_base64
 from rosebed.core.errors import (
-    InvalidInput,
     Overloaded,
     RequestError,
     RosebedError,
@@ -16,6 +15,7 @@ from rosebed.core.errors import (
     Unavailable,
     error_from_code,
 )
+from rosebed.core.texts import as_list
 from rosebed.core.types import Float32Array
 
 EMBEDDINGS_PATH = "/v1/embeddings"
@@ -53,11 +53,8 @@ def headers(api_key: str | None) -> dict[str, str]:
 
 def embeddings_body(texts: Sequence[str], options: EmbedOptions) -> dict[str, Any]:
     """The JSON body that asks for `texts`, as base64: a quarter of the bytes of decimal numbers, and exact."""
-    if isinstance(texts, str):
-        # A str is a sequence of strings too: without this its letters would be embedded one by one.
-        raise InvalidInput("texts should be a list of texts, not one text: write embed([text])", param="texts")
     given = {name: value for name, value in options.items() if value is not None}
-    return {"input": list(texts), "encoding_format": "base64", **given}
+    return {"input": as_list(texts), "encoding_format": "base64", **given}
 
 
 def parse_embeddings(content: bytes) -> Float32Array:

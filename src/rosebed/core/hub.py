@@ -4,6 +4,7 @@ Reads nothing inside the folder. `huggingface_hub` obeys HF_HUB_OFFLINE, HF_ENDP
 """
 
 import re
+from os import PathLike, fspath
 from pathlib import Path
 
 from rosebed.core.errors import CheckpointError
@@ -20,7 +21,7 @@ _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "coreml/*", "original/*"]
 """Copies of the weights for other runtimes; they would double the download."""
 
 
-def resolve_model_folder(model: str, *, revision: str | None = None, token: str | None = None) -> Path:
+def resolve_model_folder(model: str | PathLike[str], *, revision: str | None = None, token: str | None = None) -> Path:
     """The folder `model` names, downloaded first where it is a hub id.
 
     `revision` is a branch, tag or commit of the hub repository and means nothing for a folder.
@@ -29,9 +30,10 @@ def resolve_model_folder(model: str, *, revision: str | None = None, token: str 
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder
-    if not _HUB_ID.fullmatch(model) or folder.exists():
-        raise CheckpointError(f"MODEL {model!r} is not a folder here, and not written like a hub id (owner/name)")
-    return _download(model, revision, token)
+    name = fspath(model)
+    if not _HUB_ID.fullmatch(name) or folder.exists():
+        raise CheckpointError(f"MODEL {name!r} is not a folder here, and not written like a hub id (owner/name)")
+    return _download(name, revision, token)
 
 
 def _download(model: str, revision: str | None, token: str | None) -> Path:

@@ -1,0 +1,70 @@
+"""`rosebed encode`: vectors on the command line, computed in this process."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import click
+
+from rosebed.cli.model import ChosenModel, model_options
+from rosebed.cli.options import config_options
+from rosebed.rose.config import EngineConfig
+
+_CHUNK = 1024
+"""Texts embedded at a time, so that a long input streams through."""
+
+
+@click.command()
+@model_options
+@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@click.option("--prompt", help="Put this text in front of every TEXT.")
+@click.option("--prompt-name", help="Name of a prompt that the checkpoint defines.")
+@click.option("--dimensions", type=int, help="Leading components to keep, where the model was trained for it.")
+@click.option(
+    "--normalize/--no-normalize", default=None, help="Scale vectors to length 1; by default what the checkpoint says."
+)
+@config_options(EngineConfig, "engine")
+def command(
+    model: ChosenModel,
+    texts: tuple[str, ...],
+    prompt: str | None,
+    prompt_name: str | None,
+    dimensions: int | None,
+    normalize: bool | None,
+    engine: Callable[[], EngineConfig],
+) -> None:
+    """Print the vector of each TEXT as a line of JSON: {"text": …, "embedding": […]}.
+
+    A single - reads texts from standard input, one a line.
+
+    \b
+    Examples:
+      rosebed encode sentence-transformers/all-MiniLM-L6-v2 "a text" "another"
+      rosebed encode ./my-model --prompt-name query - < queries.txt > vectors.jsonl
+    """
+    config, folder = engine(), model.folder()
+    import orjson
+
+    from rosebed.embedder import Embedder
+
+    output = sys.stdout.buffer
+    with Embedder(str(folder), overrides=model.overrides, config=config) as embedder:
+        for chunk in _chunks(_lines() if texts == ("-",) else texts):
+            vectors = embedder.embed(
+                chunk, prompt=prompt, prompt_name=prompt_name, dimensions=dimensions, normalize=normalize
+            )
+            for text, vector in zip(chunk, vectors, strict=True):
+                line = {"text": text, "embedding": vector}
+                output.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
+            output.flush()
+
+
+def _lines() -> Iterator[str]:
+    for line in sys.stdin:
+        yield line.rstrip("\n")
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk

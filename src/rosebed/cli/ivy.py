@@ -1,0 +1,24 @@
+"""`rosebed ivy`: the HTTP gateway alone, for inference servers elsewhere."""
+
+from collections.abc import Callable
+
+import click
+
+from rosebed.cli.options import config_options
+from rosebed.ivy.config import IvyConfig
+
+
+@click.command()
+@config_options(IvyConfig, "ivy")
+def command(ivy: Callable[[], IvyConfig]) -> None:
+    """Run the HTTP gateway in front of running inference servers.
+
+    \b
+    Examples:
+      rosebed ivy --tulip 10.0.0.5:50051
+      rosebed ivy --tulip gpu-1:50051,gpu-2:50051 --workers 8 --host 0.0.0.0
+    """
+    config = ivy()
+    from rosebed.ivy.server import serve
+
+    serve(config)

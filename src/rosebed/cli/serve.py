@@ -1,0 +1,106 @@
+"""`rosebed serve`: one machine's Ivy and Tulip, as two child processes under a supervisor."""
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import click
+import httpx
+
+from rosebed.cli.model import ChosenModel, model_options
+from rosebed.cli.options import config_arguments, config_options
+from rosebed.cli.ports import reserved_port
+from rosebed.cli.supervisor import ChildCommand, Supervisor
+from rosebed.ivy.config import IvyConfig
+from rosebed.rose.config import EngineConfig
+from rosebed.tulip.config import TulipConfig
+
+GRACE_S = 10.0
+"""Time each child has to finish what is in flight."""
+_POLL_S = 0.1
+
+
+@click.command()
+@model_options
+@config_options(IvyConfig, "ivy", exclude=("tulips", "model", "revision", "overrides"))
+@config_options(TulipConfig, "tulip", exclude=("host", "port"))
+@config_options(EngineConfig, "engine")
+def command(
+    model: ChosenModel,
+    ivy: Callable[..., IvyConfig],
+    tulip: Callable[..., TulipConfig],
+    engine: Callable[[], EngineConfig],
+) -> None:
+    """Serve MODEL over HTTP on this machine.
+
+    Starts the gateway (Ivy) and the inference server (Tulip), says when they are ready, starts again what dies, and
+    ends with a non-zero exit code when that does not help. Ctrl-C or SIGTERM finishes what is in flight and stops.
+
+    \b
+    Examples:
+      rosebed serve sentence-transformers/all-MiniLM-L6-v2
+      rosebed serve ./my-model --port 9000 --workers 4 --api-key SECRET
+      rosebed serve BAAI/bge-m3 --served-model-name bge --auto-truncate
+    """
+    folder = model.folder()
+    with tempfile.TemporaryDirectory(prefix="rosebed-") as directory:
+        address = f"unix:{directory}/tulip.sock"
+        gateway = ivy(tulips=(address,), model=str(folder), overrides=model.overrides)
+        if not gateway.served_model_names and str(folder) != model.name:
+            gateway = replace(gateway, served_model_names=(model.name,))
+        server = ["tulip", str(folder), "--host", address, *config_arguments(model.overrides)]
+        with reserved_port(gateway.host, gateway.port) as port:
+            gateway = replace(gateway, port=port)
+            supervisor = Supervisor(
+                [
+                    _child("tulip", server + config_arguments(tulip()) + config_arguments(engine())),
+                    _child("ivy", ["ivy", *config_arguments(gateway, exclude=("api_key",))], gateway.api_key),
+                ],
+                wait_ready=lambda: _wait_ready(_url(gateway)),
+                announce=_announcement(gateway, model.name),
+                grace_s=GRACE_S,
+            )
+            sys.exit(asyncio.run(supervisor.run()))
+
+
+def _child(name: str, arguments: list[str], api_key: str | None = None) -> ChildCommand:
+    """A child is told all it needs on its command line, except the key, which other users could read there."""
+    level = logging.getLevelName(logging.getLogger().level).lower()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ROSEBED_")}
+    if api_key is not None:
+        environment["ROSEBED_IVY_API_KEY"] = api_key
+    return ChildCommand(
+        name=name,
+        arguments=[sys.executable, "-m", "rosebed", "--log-level", level, *arguments],
+        environment=environment,
+    )
+
+
+def _url(gateway: IvyConfig) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{gateway.port}" if ":" in host else f"http://{host}:{gateway.port}"
+
+
+async def _wait_ready(url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        while True:
+            try:
+                if (await client.get(f"{url}/ready")).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass  # not listening yet
+            await asyncio.sleep(_POLL_S)
+
+
+def _announcement(gateway: IvyConfig, model: str) -> Callable[[], None]:
+    started_s = time.monotonic()
+
+    def announce() -> None:
+        click.echo(f"rosebed: serving {model} at {_url(gateway)} after {time.monotonic() - started_s:.1f} s")
+
+    return announce

@@ -1,0 +1,29 @@
+"""`rosebed tulip`: one inference server, without HTTP."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from rosebed.cli.model import ChosenModel, model_options
+from rosebed.cli.options import config_options
+from rosebed.rose.config import EngineConfig
+from rosebed.tulip.config import TulipConfig
+
+
+@click.command()
+@model_options
+@config_options(TulipConfig, "tulip")
+@config_options(EngineConfig, "engine")
+def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callable[[], EngineConfig]) -> None:
+    """Run one inference server: token ids in, vectors out, over gRPC.
+
+    \b
+    Examples:
+      rosebed tulip BAAI/bge-m3 --host 0.0.0.0 --port 50051
+      rosebed tulip ./my-model --device cuda:1
+    """
+    server, library = tulip(), engine()
+    from rosebed.wiring import run_tulip
+
+    sys.exit(run_tulip(model.spec(), library, server))

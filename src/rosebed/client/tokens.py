@@ -1,0 +1,95 @@
+"""`TokenClient`: token ids in, vectors out, straight from an inference server over gRPC. Knows no text."""
+
+from collections.abc import Generator
+from collections.abc import Sequence as AnySequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Self
+
+import grpc
+import numpy as np
+
+from rosebed.core.errors import DeadlineExceeded, ServerError, Unavailable
+from rosebed.core.types import Float32Array, Int32Array, OutputKind, Sequence, whole_span
+from rosebed.proto.codec import Assembler, ReplicaInfo, ReplyRows, info_of, request_message
+from rosebed.proto.rosebed_pb2 import InfoRequest
+from rosebed.proto.rosebed_pb2_grpc import TulipStub
+
+TokenIds = AnySequence[int] | Int32Array
+
+_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+
+class TokenClient:
+    """A connection to one inference server. Usable from several threads.
+
+    >>> with TokenClient("127.0.0.1:50051") as client:
+    ...     vectors = client.embed([[101, 7592, 102], [101, 102]])
+    """
+
+    def __init__(self, target: str, *, timeout_s: float = 60.0) -> None:
+        """`target` is HOST:PORT, or unix:PATH."""
+        self._target = target
+        self._timeout_s = timeout_s
+        self._channel = grpc.insecure_channel(target, _OPTIONS)
+        self._stub = TulipStub(self._channel)
+
+    @cached_property
+    def info(self) -> ReplicaInfo:
+        """What is loaded there. Unavailable until the server is ready."""
+        with self._translated():
+            return info_of(self._stub.Info(InfoRequest(), timeout=self._timeout_s))
+
+    def embed(
+        self, token_ids: AnySequence[TokenIds], *, dimensions: int | None = None, normalize: bool | None = None
+    ) -> Float32Array:
+        """One vector per sequence of ids (special tokens included), in order: float32[n, dim].
+
+        One call is one request. Raises the error of the first sequence that failed.
+        """
+        sequences = [as_sequence(ids, dimensions=dimensions, normalize=normalize) for ids in token_ids]
+        reply = self.request(sequences)
+        for index in sorted(reply.errors):
+            raise reply.errors[index]
+        return reply.outputs[OutputKind.DENSE]
+
+    def request(self, sequences: AnySequence[Sequence]) -> ReplyRows:
+        """The whole answer, with errors per sequence and the server's timings."""
+        assembler = Assembler(sequences, self.info.engine.outputs)
+        with self._translated():
+            assembler.add(self._stub.Embed(request_message(sequences, request_id=1), timeout=self._timeout_s))
+        return assembler.result()
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise error_of_call(error, self._target) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def as_sequence(ids: TokenIds, *, dimensions: int | None, normalize: bool | None) -> Sequence:
+    """`ids` as one sequence with one vector over all of it."""
+    array = np.asarray(ids, np.int32)
+    return Sequence(token_ids=array, pool_spans=whole_span(len(array)), dimensions=dimensions or 0, normalize=normalize)
+
+
+def error_of_call(error: grpc.RpcError, target: str) -> Unavailable | DeadlineExceeded | ServerError:
+    """What a failed call means. Refusals and failed sequences come inside answers, so only transport fails here."""
+    assert isinstance(error, grpc.Call)
+    message = f"{target}: {error.details()}"
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return Unavailable(message)
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(message)
+    return ServerError(f"{error.code().name}: {message}")

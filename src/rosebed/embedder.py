@@ -1,0 +1,162 @@
+"""`Embedder`: text in, vectors out, in this process. No server, no queue; the same tokenizer and engine as theirs."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from os import PathLike
+from typing import Self
+
+import numpy as np
+
+from rosebed.core.checkpoint import CheckpointFiles
+from rosebed.core.dimensions import check_dimensions
+from rosebed.core.engine import BatchLimits, Engine, LazyTensor
+from rosebed.core.errors import NonFiniteOutput
+from rosebed.core.extras import needs_extra
+from rosebed.core.hub import resolve_model_folder
+from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.core.outputs import OutputSpecs, RowStatus, output_bytes
+from rosebed.core.texts import as_list
+from rosebed.core.types import Batch, Float32Array, Lane, OutputKind
+from rosebed.core.types import Sequence as TokenSequence
+
+with needs_extra("Embedder", "serve"):
+    from rosebed.rose import load_engine
+    from rosebed.rose.config import EngineConfig
+    from rosebed.text.prompts import resolve_prompt
+    from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
+
+
+class Embedder:
+    """A model held in this process. One call at a time.
+
+    >>> with Embedder("sentence-transformers/all-MiniLM-L6-v2") as embedder:
+    ...     vectors = embedder.embed(["a text", "another"])
+    """
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        revision: str | None = None,
+        overrides: ModelOverrides = ModelOverrides(),
+        config: EngineConfig = EngineConfig(),
+    ) -> None:
+        """Load `model`, a folder or a hub id (at `revision`). A `SetupError` says what is wrong with it."""
+        folder = resolve_model_folder(model, revision=revision)
+        self.spec: ModelSpec = resolve_model_spec(CheckpointFiles.read(folder), overrides)
+        """What the checkpoint says of itself."""
+        self._tokenizer = TextTokenizer.load(self.spec)
+        self._engine: Engine = load_engine(self.spec, config)
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> Float32Array:
+        """One vector per text, in order: float32[n, dim]; no texts give float32[0, dim].
+
+        `prompt` goes in front of every text, or the checkpoint's own called `prompt_name`, or its default one.
+        `dimensions` keeps the leading components, where the model was trained for it; `normalize` None does what
+        the checkpoint's pipeline says. Too long a text is cut at its end, as sentence-transformers does.
+        InvalidInput names `input[i]`.
+        """
+        kept = check_dimensions(self.spec, dimensions)
+        options = TokenizeOptions(
+            prompt=resolve_prompt(self.spec, prompt=prompt, prompt_name=prompt_name), truncate=True
+        )
+        sequences = [
+            TokenSequence(
+                token_ids=tokenized.token_ids,
+                pool_spans=tokenized.pool_spans,
+                token_type_ids=tokenized.token_type_ids,
+                dimensions=kept,
+                normalize=normalize,
+                index=index,
+            )
+            for index, tokenized in enumerate(self._tokenizer.tokenize(as_list(texts), options))
+        ]
+        vectors = run_sequences(self._engine, sequences)
+        return vectors[:, :kept] if kept else vectors
+
+    def close(self) -> None:
+        """Free the model's memory."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def run_sequences(engine: Engine, sequences: Sequence[TokenSequence]) -> Float32Array:
+    """The dense vector of each sequence (one pool span each), in order: float32[n, dim].
+
+    A vector that is not finite is tried once more by itself, since a neighbour in the batch can have spoilt it;
+    NonFiniteOutput names those that stay bad.
+    """
+    vectors = np.empty((len(sequences), engine.info.outputs[OutputKind.DENSE].dim), np.float32)
+    suspects = _run(engine, _split(sequences, engine.info.limits, engine.info.outputs), sequences, vectors)
+    failed = _run(engine, ([index] for index in suspects), sequences, vectors)
+    if failed:
+        raise NonFiniteOutput(f"the model gives no finite vector for input[{min(failed)}]")
+    return vectors
+
+
+def _split(sequences: Sequence[TokenSequence], limits: BatchLimits, specs: OutputSpecs) -> Iterator[list[int]]:
+    """Indices of each batch, longest sequences first: batches of like lengths, and memory runs out at once or never."""
+    batch: list[int] = []
+    tokens = num_bytes = 0
+    for index in sorted(range(len(sequences)), key=lambda index: -sequences[index].num_tokens):
+        more_tokens, more_bytes = sequences[index].num_tokens, output_bytes(sequences[index], specs)
+        is_full = (
+            tokens + more_tokens > limits.tokens
+            or num_bytes + more_bytes > limits.output_bytes
+            or len(batch) >= min(limits.sequences, limits.spans)
+        )
+        if batch and is_full:
+            yield batch
+            batch, tokens, num_bytes = [], 0, 0
+        batch.append(index)
+        tokens += more_tokens
+        num_bytes += more_bytes
+    if batch:
+        yield batch
+
+
+def _run(
+    engine: Engine, batches: Iterator[list[int]], sequences: Sequence[TokenSequence], vectors: Float32Array
+) -> list[int]:
+    """Fill the rows of `vectors` named by `batches`; the indices of those that are not finite.
+
+    As many steps as the engine takes are kept in flight, so that it works while the next batch is made.
+    """
+    bad: list[int] = []
+    in_flight: deque[tuple[list[int], LazyTensor]] = deque()
+    try:
+        for batch in batches:
+            if len(in_flight) == engine.info.max_in_flight:
+                bad += _collect(*in_flight.popleft(), vectors)
+            in_flight.append((batch, engine.step(Batch.pack((sequences[i] for i in batch), lane=Lane.BULK))))
+        while in_flight:
+            bad += _collect(*in_flight.popleft(), vectors)
+    finally:
+        for _, step in in_flight:  # after an error: buffers go back only once nothing writes to them
+            with suppress(Exception):
+                step.result()
+            step.release()
+    return bad
+
+
+def _collect(batch: list[int], step: LazyTensor, vectors: Float32Array) -> list[int]:
+    try:
+        result = step.result()
+        vectors[batch] = result.output(OutputKind.DENSE)
+        return [index for index, status in zip(batch, result.status, strict=True) if status != RowStatus.OK]
+    finally:
+        step.release()

