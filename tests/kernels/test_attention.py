@@ -18,7 +18,9 @@ def layout_of(*lengths: int) -> SequenceLayout:
     ).layout
 
 
-def attend_plainly(q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, spec: AttentionSpec) -> Tensor:
+def attend_plainly(
+    q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, spec: AttentionSpec, bias: Tensor | None = None
+) -> Tensor:
     group = spec.num_heads // spec.num_kv_heads
     outs: list[Tensor] = []
     for start, end in zip(layout.cu_seqlens[:-1].tolist(), layout.cu_seqlens[1:].tolist(), strict=True):
@@ -29,7 +31,10 @@ def attend_plainly(q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, spec
             hidden |= distance < 0
         if spec.window is not None:
             hidden |= distance.abs() > spec.window
-        scores = (scores / spec.head_dim**0.5).masked_fill(hidden.to(scores.device), float("-inf"))
+        scores = scores / spec.head_dim**0.5
+        if bias is not None:
+            scores = scores + bias[:, bias.shape[1] // 2 - distance]
+        scores = scores.masked_fill(hidden.to(scores.device), float("-inf"))
         outs.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[start:end].float().repeat_interleave(group, 1)))
     return torch.cat(outs)
 
@@ -55,6 +60,17 @@ def test_matches_softmax(
     work = torch.from_numpy(work_list(layout, TILES.block_q)).to(device)
     out = ragged_attention(q, k, v, work, spec, tiles=TILES, num_programs=6, pdl=pdl)
     expected = attend_plainly(q, k, v, layout, spec)
+    assert float((out.float() - expected).norm() / expected.norm()) < tolerance
+
+
+def test_relative_bias(device: torch.device, dtype: torch.dtype, tolerance: float) -> None:
+    spec = AttentionSpec(num_heads=2, num_kv_heads=2, head_dim=32, relative_bias=True)
+    layout = layout_of(40, 3, 17)
+    q, k, v = (torch.randn(60, 2, 32).to(device=device, dtype=dtype) for _ in range(3))
+    bias = torch.randn(2, 2 * 50 - 1).to(device)  # a table made for sequences of up to 50 tokens
+    work = torch.from_numpy(work_list(layout, TILES.block_q)).to(device)
+    out = ragged_attention(q, k, v, work, spec, tiles=TILES, num_programs=3, pdl=False, relative_bias=bias)
+    expected = attend_plainly(q, k, v, layout, spec, bias)
     assert float((out.float() - expected).norm() / expected.norm()) < tolerance
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from rosebed.rose.attention.base import AttentionBackend, AttentionSpec
+from rosebed.rose.attention.base import Attention, AttentionSpec
 from rosebed.rose.ops.base import HeadShape, Ops
 
 
@@ -33,7 +33,7 @@ def attend(
     ops: Ops,
     qkv: nn.Linear,
     hidden_states: Tensor,
-    attention: AttentionBackend,
+    attention: Attention,
     heads: HeadShape,
     *,
     relative_bias: Tensor | None = None,

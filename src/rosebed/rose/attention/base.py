@@ -25,7 +25,20 @@ class AttentionSpec:
     """Whether `forward` will be given a bias per head and distance (MPNet)."""
 
 
-class AttentionBackend(Protocol):
+class Attention(Protocol):
+    """What a model calls, once per layer."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None = None) -> Tensor:
+        """[T, num_heads, head_dim] from q of that shape and k, v [T, num_kv_heads, head_dim].
+
+        Inputs are contiguous in their last dimension only: they may be views of one packed QKV tensor. Rows of T that
+        no sequence owns are padding: finite in, finite out. `relative_bias` is float32[num_heads, 2n - 1] with n at
+        least the longest sequence: the score of query i and key j gets relative_bias[head, n - 1 + j - i].
+        """
+        ...
+
+
+class AttentionBackend(Attention, Protocol):
     """Attention of each sequence over itself, on packed tokens. One instance serves every layer of one slot.
 
     `plan` works on the host and may read its arguments; `forward` only enqueues, so that a CUDA graph can capture it
@@ -38,13 +51,4 @@ class AttentionBackend(Protocol):
 
     def plan(self, layout: SequenceLayout) -> None:
         """Prepare for the batch that the next `forward` calls (one per layer) belong to."""
-        ...
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None = None) -> Tensor:
-        """[T, num_heads, head_dim] from q of that shape and k, v [T, num_kv_heads, head_dim].
-
-        Inputs are contiguous in their last dimension only: they may be views of one packed QKV tensor. Rows of T that
-        no sequence owns are padding: finite in, finite out. `relative_bias` is float32[num_heads, 2n - 1] with n at
-        least the longest sequence: the score of query i and key j gets relative_bias[head, n - 1 + j - i].
-        """
         ...

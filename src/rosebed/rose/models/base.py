@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
-from rosebed.rose.attention.base import AttentionBackend, AttentionSpec
+from rosebed.rose.attention.base import Attention, AttentionSpec
 from rosebed.rose.ops.base import Ops
 
 
@@ -34,7 +34,7 @@ class EncoderModel(Loadable):
         input_ids: Tensor,  # int32[T]
         positions: Tensor,  # int32[T], 0…n-1 in each sequence
         token_type_ids: Tensor | None,  # int32[T]; None means all zero
-        attention: AttentionBackend,  # planned for this batch
+        attention: Attention,  # planned for this batch
     ) -> Tensor:
         """Hidden states of the last layer, [T, hidden]. Only enqueues work: a CUDA graph can capture it."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
-from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attend, attention_spec, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.config import EncoderConfig
@@ -79,7 +79,7 @@ class BertAttention(nn.Module):
         self.ops = ops
         self.heads: HeadShape = config.heads
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         context = attend(self.ops, self.self.qkv, hidden_states, attention, self.heads)
         return self.output(context, hidden_states)
 
@@ -102,7 +102,7 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config, ops)
         self.output = BertOutput(config.intermediate_size, config, ops)
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         hidden_states = self.attention(hidden_states, attention)
         return self.output(self.intermediate(hidden_states), hidden_states)
 
@@ -112,7 +112,7 @@ class BertEncoder(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config, ops) for _ in range(config.num_layers))
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention)
         return hidden_states
@@ -137,6 +137,6 @@ class BertModel(EncoderModel):
         self.attention_spec = attention_spec(sizes.heads)
 
     def forward(
-        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: AttentionBackend
+        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: Attention
     ) -> Tensor:
         return self.encoder(self.embeddings(input_ids, positions, token_type_ids), attention)

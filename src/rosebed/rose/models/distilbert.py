@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
-from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attend, attention_spec, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.bert import BertEmbeddings
@@ -41,7 +41,7 @@ class DistilBertLayer(nn.Module):
         self.config = config
         self.ops = ops
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         context = attend(self.ops, self.attention.qkv_lin, hidden_states, attention, self.config.heads)
         hidden_states = project_add_norm(self.ops, self.attention.out_lin, self.sa_layer_norm, context, hidden_states)
         lin1 = self.ffn.lin1
@@ -54,7 +54,7 @@ class DistilBertTransformer(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(DistilBertLayer(config, ops) for _ in range(config.num_layers))
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention)
         return hidden_states
@@ -84,7 +84,7 @@ class DistilBertModel(EncoderModel):
         self.attention_spec = attention_spec(sizes.heads)
 
     def forward(
-        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: AttentionBackend
+        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: Attention
     ) -> Tensor:
         return self.transformer(self.embeddings(input_ids, positions, token_type_ids), attention)
 

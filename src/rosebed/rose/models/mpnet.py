@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
-from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attend, attention_spec, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.bert import BertEmbeddings, BertIntermediate, BertOutput
@@ -50,7 +50,7 @@ class MPNetAttention(nn.Module):
         self.ops = ops
         self.heads = config.heads
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend, relative_bias: Tensor) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention, relative_bias: Tensor) -> Tensor:
         context = attend(self.ops, self.attn.qkv, hidden_states, attention, self.heads, relative_bias=relative_bias)
         return project_add_norm(self.ops, self.attn.o, self.LayerNorm, context, hidden_states)
 
@@ -62,7 +62,7 @@ class MPNetLayer(nn.Module):
         self.intermediate = BertIntermediate(config, ops)
         self.output = BertOutput(config.intermediate_size, config, ops)
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend, relative_bias: Tensor) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention, relative_bias: Tensor) -> Tensor:
         hidden_states = self.attention(hidden_states, attention, relative_bias)
         return self.output(self.intermediate(hidden_states), hidden_states)
 
@@ -77,7 +77,7 @@ class MPNetEncoder(nn.Module):
         buckets = distance_buckets(config.num_positions, num_buckets)
         self.register_buffer("distance_buckets", buckets, persistent=False)
 
-    def forward(self, hidden_states: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
         relative_bias = self.relative_attention_bias.weight[self.distance_buckets].T.float()
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention, relative_bias)
@@ -97,7 +97,7 @@ class MPNetModel(EncoderModel):
         self.attention_spec = attention_spec(sizes.heads, relative_bias=True)
 
     def forward(
-        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: AttentionBackend
+        self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: Attention
     ) -> Tensor:
         return self.encoder(self.embeddings(input_ids, positions, token_type_ids), attention)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
 from rosebed.core.errors import CheckpointError
-from rosebed.rose.attention.base import AttentionBackend
+from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attention_spec, fused_qkv
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.config import positive, require
@@ -30,7 +30,7 @@ class Qwen3Attention(nn.Module):
         self.eps = _norm_eps(config)
         self.ops = ops
 
-    def forward(self, x: Tensor, positions: Tensor, cos_sin: Tensor, attention: AttentionBackend) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, cos_sin: Tensor, attention: Attention) -> Tensor:
         qkv = self.ops.linear(x, self.qkv_proj.weight)
         q, k, v = self.ops.qk_norm_rope(
             qkv, self.q_norm.weight, self.k_norm.weight, positions, cos_sin, self.heads, self.eps
@@ -69,7 +69,7 @@ class Qwen3Layer(nn.Module):
         residual: Tensor,  # [T, hidden]
         positions: Tensor,
         cos_sin: Tensor,
-        attention: AttentionBackend,
+        attention: Attention,
     ) -> tuple[Tensor, Tensor]:
         if x is None:
             normed = self.ops.rms_norm(residual, self.input_layernorm.weight, self.eps)
@@ -107,7 +107,7 @@ class Qwen3Model(EncoderModel):
         input_ids: Tensor,
         positions: Tensor,
         token_type_ids: Tensor | None,  # noqa: ARG002  (Qwen3 has no token types)
-        attention: AttentionBackend,
+        attention: Attention,
     ) -> Tensor:
         x, residual = None, nn.functional.embedding(input_ids, self.embed_tokens.weight)
         for layer in self.layers:

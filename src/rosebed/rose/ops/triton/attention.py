@@ -37,6 +37,8 @@ def _attention_kernel(
     v_ptr,  # [num_tokens, Hkv, D], rows kv_stride apart
     out_ptr,  # [num_tokens, H, D], contiguous
     work_ptr,  # int32[1 + 3 * num_tiles]: num_tiles, then (first query, sequence start, sequence end) each
+    bias_ptr,  # float32[H, 2 * bias_reach + 1]
+    bias_reach,
     q_stride,
     kv_stride,
     scale,  # log2(e) / sqrt(head_dim)
@@ -45,6 +47,8 @@ def _attention_kernel(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
@@ -81,8 +85,13 @@ def _attention_kernel(
             is_key = keys < high
             rows = keys[:, None].to(tl.int64) * kv_stride + kv_head + dims[None, :]
             k = tl.load(k_ptr + rows, mask=is_key[:, None], other=0.0)
-            scores = tl.dot(q, tl.trans(k)) * scale
+            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
             seen = is_key[None, :]
+            if HAS_BIAS:
+                distances = bias_reach + keys[None, :] - queries[:, None]
+                in_table = seen & is_query[:, None]
+                bias_row = bias_ptr + head * (2 * bias_reach + 1)
+                scores += tl.load(bias_row + distances, mask=in_table, other=0.0) * 1.4426950408889634
             if CAUSAL:
                 seen = seen & (keys[None, :] <= queries[:, None])
             if WINDOW >= 0:
@@ -97,7 +106,7 @@ def _attention_kernel(
             decay = tl.exp2(best - reference)
             total = total * decay + tl.sum(weights, axis=1)
             v = tl.load(v_ptr + rows, mask=is_key[:, None], other=0.0)
-            sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None])
+            sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None], input_precision=PRECISION)
             best = new_best
         out = sums / tl.maximum(total, 1e-30)[:, None]  # rows past the sequence may have seen no key at all
         out_ptrs = out_ptr + queries[:, None].to(tl.int64) * (H * D) + head * D + dims[None, :]
@@ -138,9 +147,11 @@ def ragged_attention(
     tiles: AttentionTiles,
     num_programs: int,
     pdl: bool,
+    relative_bias: Tensor | None = None,
 ) -> Tensor:
     """[num_tokens, H, D], contiguous, from q [num_tokens, H, D] and k, v [num_tokens, Hkv, D] (rows may be strided;
-    k and v alike). `work` is a `work_list` on the device. Rows that no sequence owns are left unwritten."""
+    k and v alike). `work` is a `work_list` on the device; `relative_bias` as in `Attention.forward`. Rows that
+    no sequence owns are left unwritten. D is a power of two from 16 on."""
     num_tokens, num_heads, head_dim = q.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
     _attention_kernel[(num_programs,)](
@@ -149,6 +160,8 @@ def ragged_attention(
         v,
         out,
         work,
+        work if relative_bias is None else relative_bias,
+        0 if relative_bias is None else relative_bias.shape[1] // 2,
         q.stride(0),
         k.stride(0),
         LOG2_E / head_dim**0.5,
@@ -157,6 +170,8 @@ def ragged_attention(
         D=head_dim,
         CAUSAL=spec.causal,
         WINDOW=-1 if spec.window is None else spec.window,
+        HAS_BIAS=relative_bias is not None,
+        PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         BLOCK_Q=tiles.block_q,
         BLOCK_K=tiles.block_k,
         STAGES=tiles.num_stages,
