@@ -1,0 +1,58 @@
+"""What runs next. Pure: looks at the queue and the time it is given, changes nothing.
+
+A batch is of one lane, since an engine runs the lanes on streams of different priority. Online goes first. Bulk never
+starves: once the oldest bulk request has waited `bulk_wait_ns` without any bulk batch being taken, the next batch is
+bulk's, whatever is queued online.
+"""
+
+from typing import NamedTuple
+
+from rosebed.core.engine import BatchLimits
+from rosebed.core.types import Lane
+from rosebed.tulip.cost import Cost
+from rosebed.tulip.queue import RequestQueue
+from rosebed.tulip.request import Portion, Portions, RequestState
+
+
+class Selection(NamedTuple):
+    """What `take_batch` found."""
+
+    portions: Portions
+    """What to run, in the order it was queued; empty if nothing is left to run."""
+    expired: tuple[RequestState, ...]
+    """Requests passed on the way whose deadline is over."""
+
+
+def next_lane(queue: RequestQueue, now_ns: int, *, bulk_wait_ns: int) -> Lane | None:
+    """The lane of the next batch; None if nothing is queued."""
+    bulk = queue.head(Lane.BULK)
+    if queue.head(Lane.ONLINE) is None:
+        return None if bulk is None else Lane.BULK
+    if bulk is not None and now_ns - max(bulk.arrived_ns, queue.bulk_taken_ns) >= bulk_wait_ns:
+        return Lane.BULK
+    return Lane.ONLINE
+
+
+def take_batch(queue: RequestQueue, limits: BatchLimits, now_ns: int, *, lane: Lane) -> Selection:
+    """The first sequences of `lane` that stay within `limits`; one that exceeds them by itself runs alone.
+
+    A request that does not fit whole is split: the rest of it is first in line for the next batch.
+    """
+    room = Cost.of_limits(limits)
+    portions: list[Portion] = []
+    expired: list[RequestState] = []
+    for state in queue.requests(lane):
+        if state.deadline_ns <= now_ns:
+            expired.append(state)
+            continue
+        stop = state.fitting(room)
+        if stop == state.taken and not portions:
+            stop += 1
+        portion = Portion(state, state.taken, stop)
+        if not portion.num_sequences:
+            break
+        portions.append(portion)
+        room = room.minus(portion.cost)
+        if stop < len(state.sequences) or min(room) <= 0:
+            break
+    return Selection(tuple(portions), tuple(expired))

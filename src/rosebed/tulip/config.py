@@ -1,0 +1,80 @@
+"""Settings of a Tulip server, and how they meet what the engine wants."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from rosebed.core.engine import BatchLimits
+from rosebed.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TulipConfig:
+    """One inference server. ConfigError names a bad value."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; unix:PATH is a socket file, and then there is no port."""
+    port: int = 50051
+    """Port to listen on; 0 takes a free one."""
+    token_budget: int | None = None
+    """Tokens of one batch; None takes what the engine wants."""
+    max_queued_tokens: int = 4_194_304
+    """Tokens of admitted, unfinished sequences; this limit and the next three hold per lane."""
+    max_queued_sequences: int = 65_536
+    """Admitted, unfinished sequences."""
+    max_queued_spans: int = 262_144
+    """Pool spans of admitted, unfinished sequences."""
+    max_queued_output_bytes: int = 1 << 30
+    """Bytes of answer that admitted, unfinished sequences will take."""
+    max_request_sequences: int = 2048
+    """Sequences of one request."""
+    max_message_bytes: int = 64 << 20
+    """Largest message taken from a client."""
+    chunk_bytes: int = 256 << 10
+    """Answers on a stream over this size come in several messages."""
+    max_unsent_bytes: int = 64 << 20
+    """Finished answers waiting on a slow reader; over this, nothing more is read from its stream."""
+    bulk_wait_s: float = 0.1
+    """Longest that queued bulk work goes without a batch while online work is queued."""
+    stall_factor: float = 10.0
+    """A step is overdue after this many times its predicted time …"""
+    stall_floor_s: float = 2.0
+    """… plus this: then the server is not ready until the step ends."""
+    fatal_s: float = 30.0
+    """A step, or the event loop itself, without progress for this long ends the process."""
+    metrics_port: int | None = None
+    """Port of a Prometheus endpoint, 0 for a free one; None serves none."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ConfigError(f"{name} should be at least {least}, not {value!r}")
+        for name in ("port", "metrics_port"):
+            if (getattr(self, name) or 0) > 65_535:
+                raise ConfigError(f"{name} should be at most 65535, not {getattr(self, name)}")
+
+
+_LEAST = {
+    "port": 0,
+    "token_budget": 1,
+    "max_queued_tokens": 1,
+    "max_queued_sequences": 1,
+    "max_queued_spans": 1,
+    "max_queued_output_bytes": 1,
+    "max_request_sequences": 1,
+    "max_message_bytes": 1024,
+    "chunk_bytes": 1024,
+    "max_unsent_bytes": 1024,
+    "bulk_wait_s": 0,
+    "stall_factor": 1,
+    "stall_floor_s": 0,
+    "fatal_s": 1,
+    "metrics_port": 0,
+}
+
+
+def resolve_limits(limits: BatchLimits, config: TulipConfig) -> BatchLimits:
+    """What one batch may hold: the engine's `limits`, with the configured token budget if there is one."""
+    if config.token_budget is None:
+        return limits
+    return dataclasses.replace(limits, tokens=config.token_budget)

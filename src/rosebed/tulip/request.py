@@ -1,0 +1,123 @@
+"""A request on its way through the scheduler. Knows neither the wire nor the clock."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rosebed.core.errors import RosebedError
+from rosebed.core.outputs import OutputSpecs, StepResult, output_bytes
+from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
+from rosebed.tulip.cost import Cost
+
+NEVER = 1 << 63
+"""A deadline in nanoseconds that no clock reaches."""
+
+
+class RequestState:
+    """What is left of one request, and where its rows go."""
+
+    def __init__(
+        self,
+        sequences: tuple[Sequence, ...],
+        specs: OutputSpecs,
+        *,
+        lane: Lane = Lane.ONLINE,
+        arrived_ns: int = 0,
+        deadline_ns: int = NEVER,
+        on_done: "Callable[[RequestState], None]",
+    ) -> None:
+        """`sequences` (at least one) share outputs and dimensions; `on_done` is called once, unless abandoned."""
+        self.sequences = sequences
+        self.lane = lane
+        self.arrived_ns = arrived_ns
+        self.deadline_ns = deadline_ns
+        self.on_done = on_done
+        self.taken = 0
+        """Sequences that have left the queue, or never entered it: the first ones."""
+        self.remaining = len(sequences)
+        """Sequences not finished yet."""
+        self.done = False
+        """Answered or abandoned: rows still in flight are dropped."""
+        self.failure: RosebedError | None = None
+        """Why the whole request failed."""
+        self.errors: dict[int, RosebedError] = {}
+        """Why single sequences failed, by index."""
+        self.taken_ns = arrived_ns
+        """When the last sequence left the queue."""
+        self.computed_ns = arrived_ns
+        """When the last result came in."""
+        self._tokens = _running_total(sequence.num_tokens for sequence in sequences)
+        self._spans = _running_total(sequence.num_spans for sequence in sequences)
+        self._output_bytes = _running_total(output_bytes(sequence, specs) for sequence in sequences)
+        self.row_starts: dict[OutputKind, npt.NDArray[np.int64]] = {}
+        """int64[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
+        self.rows: dict[OutputKind, Float32Array] = {}
+        """float32[rows, dim] of each kind, the reply in the making; dim is cut to the request's dimensions."""
+
+    def allocate(self, specs: OutputSpecs) -> None:
+        """Make room for the reply; not before admission, since it is memory that the caller asked for."""
+        for kind in sorted(self.sequences[0].outputs):
+            spec = specs[kind]
+            starts = np.array(_running_total(spec.rows(sequence) for sequence in self.sequences), np.int64)
+            dim = (self.sequences[0].dimensions or spec.dim) if kind is OutputKind.DENSE else spec.dim
+            self.row_starts[kind] = starts
+            self.rows[kind] = np.empty((starts[-1], dim), np.float32)
+
+    def cost(self, first: int, stop: int) -> Cost:
+        """What the sequences [first, stop) cost."""
+        return Cost(
+            self._tokens[stop] - self._tokens[first],
+            stop - first,
+            self._spans[stop] - self._spans[first],
+            self._output_bytes[stop] - self._output_bytes[first],
+        )
+
+    def fitting(self, room: Cost) -> int:
+        """Where the sequences end that, from `taken` on, cost no more than `room`."""
+        first = self.taken
+        return min(
+            bisect_right(self._tokens, self._tokens[first] + room.tokens) - 1,
+            first + room.sequences,
+            bisect_right(self._spans, self._spans[first] + room.spans) - 1,
+            bisect_right(self._output_bytes, self._output_bytes[first] + room.output_bytes) - 1,
+        )
+
+    def store(self, result: StepResult, portion: "Portion", at: int) -> None:
+        """Copy the rows of `portion`, whose first sequence was number `at` of the batch."""
+        for kind, rows in self.rows.items():
+            starts = result.layout.slots[kind].row_starts
+            source = result.output(kind)[starts[at] : starts[at + portion.num_sequences], : rows.shape[1]]
+            own = self.row_starts[kind]
+            rows[own[portion.first] : own[portion.stop]] = source
+
+
+class Portion(NamedTuple):
+    """The sequences [first, stop) of a request: what a batch is made of."""
+
+    state: RequestState
+    first: int
+    stop: int
+
+    @property
+    def num_sequences(self) -> int:
+        return self.stop - self.first
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        return self.state.sequences[self.first : self.stop]
+
+    @property
+    def cost(self) -> Cost:
+        return self.state.cost(self.first, self.stop)
+
+
+Portions = tuple[Portion, ...]
+
+
+def _running_total(amounts: Iterable[int]) -> list[int]:
+    """list[len(amounts) + 1] that starts with 0."""
+    return list(accumulate(amounts, initial=0))

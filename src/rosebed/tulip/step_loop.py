@@ -1,0 +1,67 @@
+"""Calls `Scheduler.turn` on the event loop, when there is something to do and at no other time.
+
+POLL engines: the loop re-arms itself while a step is in flight, and never sleeps then. CALLBACK engines: the end of a
+step wakes it from the engine's thread. There is no timer and no task.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rosebed.core.engine import Completion, Engine, LazyTensor
+from rosebed.tulip.config import TulipConfig
+from rosebed.tulip.metrics import TulipMetrics
+from rosebed.tulip.scheduler import Scheduler
+
+_LOG = logging.getLogger(__name__)
+
+
+class StepLoop:
+    """A scheduler and what drives it. Belongs to the running event loop."""
+
+    def __init__(
+        self, engine: Engine, config: TulipConfig, *, metrics: TulipMetrics, on_fatal: Callable[[str], None]
+    ) -> None:
+        """`on_fatal` is told why no further step can be run."""
+        self._loop = asyncio.get_running_loop()
+        self._on_fatal = on_fatal
+        self._armed = False
+        calls_back = engine.completion is Completion.CALLBACK
+        self.scheduler = Scheduler(
+            engine,
+            config,
+            metrics=metrics,
+            on_step=self._await_callback if calls_back else _await_nothing,
+            on_death=on_fatal,
+        )
+
+    def wake(self) -> None:
+        """Run a turn in the next iteration of the event loop: whatever arrives in this one shares its batch."""
+        if not self._armed:
+            self._armed = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._armed = False
+        try:
+            self.scheduler.turn()
+        except Exception as error:
+            # The scheduler's books may be wrong now, so nothing it would do later can be trusted.
+            _LOG.exception("the step loop failed")
+            self._on_fatal(f"the step loop raised {type(error).__name__}: {error}")
+            return
+        if self.scheduler.must_poll:
+            self.wake()
+
+    def _await_callback(self, lazy: LazyTensor) -> None:
+        lazy.add_done_callback(self._wake_from_engine)
+
+    def _wake_from_engine(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:
+            _LOG.debug("a step ended after the event loop was closed")
+
+
+def _await_nothing(_lazy: LazyTensor) -> None:
+    """A POLL engine's steps are asked, they do not tell."""

@@ -1,0 +1,100 @@
+"""Notices that steps, or the event loop itself, make no progress: from a thread, since a stuck loop cannot."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from rosebed.tulip.config import TulipConfig
+from rosebed.tulip.scheduler import Scheduler
+
+PERIOD_S = 0.25
+"""Between two looks, and between two heartbeats."""
+EXIT_CODE = 70
+"""Of a process that cannot serve any more (EX_SOFTWARE)."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Verdict(Enum):
+    """How the server is doing."""
+
+    WELL = "well"
+    STALLED = "stalled"
+    """The running step is overdue: not ready, until it ends."""
+    LOST = "lost"
+    """No progress for so long that only a new process will help."""
+
+
+def judge(step_age_s: float, predicted_s: float, heartbeat_age_s: float, config: TulipConfig) -> Verdict:
+    """`step_age_s` is how long the engine has worked on its oldest step, 0 with none in flight."""
+    if max(step_age_s, heartbeat_age_s) >= config.fatal_s:
+        return Verdict.LOST
+    if step_age_s >= config.stall_factor * predicted_s + config.stall_floor_s:
+        return Verdict.STALLED
+    return Verdict.WELL
+
+
+def exit_process(reason: str) -> None:
+    """End the process at once and with an error, so that whoever supervises it starts a new one."""
+    _LOG.critical("ending the process: %s", reason)
+    os._exit(EXIT_CODE)
+
+
+class Watchdog:
+    """Watches one scheduler and the event loop it was made on."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        config: TulipConfig,
+        *,
+        on_stall: Callable[[bool], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        """`on_stall` is called on the loop with each change; `on_fatal` from the watching thread, once."""
+        self._scheduler = scheduler
+        self._config = config
+        self._on_stall = on_stall
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._beaten_ns = time.monotonic_ns()
+        self._beat_handle = self._loop.call_soon(self._beat)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="tulip-watchdog", daemon=True)
+        self._thread.start()
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the event loop last showed life."""
+        return (time.monotonic_ns() - self._beaten_ns) / 1e9
+
+    def stop(self) -> None:
+        """End the watch. From the loop."""
+        self._stopped.set()
+        self._beat_handle.cancel()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        self._beaten_ns = time.monotonic_ns()
+        self._beat_handle = self._loop.call_later(PERIOD_S, self._beat)
+
+    def _watch(self) -> None:
+        stalled = False
+        while not self._stopped.wait(PERIOD_S):
+            verdict = self._look()
+            if verdict is Verdict.LOST:
+                self._on_fatal(f"no progress for {self._config.fatal_s:g} s")
+                return
+            if stalled != (verdict is Verdict.STALLED):
+                stalled = not stalled
+                self._loop.call_soon_threadsafe(self._on_stall, stalled)
+
+    def _look(self) -> Verdict:
+        step = self._scheduler.oldest_step()
+        age_s = 0.0 if step is None else (time.monotonic_ns() - step.started_ns) / 1e9
+        predicted_s = 0.0 if step is None else step.predicted_ns / 1e9
+        return judge(age_s, predicted_s, self.heartbeat_age_s, self._config)
