@@ -28,7 +28,7 @@ _POLL_S = 0.1
 @click.command()
 @model_options
 @config_options(IvyConfig, "ivy", exclude=("tulips", "model", "revision", "overrides"))
-@config_options(TulipConfig, "tulip", exclude=("host", "port"))
+@config_options(TulipConfig, "tulip", exclude=("host", "port", "token_budget"))
 @config_options(EngineConfig, "engine")
 def command(
     model: ChosenModel,

@@ -1,6 +1,5 @@
 """`rosebed tulip`: one inference server, without HTTP."""
 
-import sys
 from collections.abc import Callable
 
 import click
@@ -13,7 +12,7 @@ from rosebed.tulip.config import TulipConfig
 
 @click.command()
 @model_options
-@config_options(TulipConfig, "tulip")
+@config_options(TulipConfig, "tulip", exclude=("token_budget",))
 @config_options(EngineConfig, "engine")
 def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callable[[], EngineConfig]) -> None:
     """Run one inference server: token ids in, vectors out, over gRPC.
@@ -26,4 +25,4 @@ def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callab
     server, library = tulip(), engine()
     from rosebed.wiring import run_tulip
 
-    sys.exit(run_tulip(model.spec(), library, server))
+    run_tulip(model.spec(), library, server)

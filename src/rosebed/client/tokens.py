@@ -9,9 +9,9 @@ from typing import Self
 import grpc
 import numpy as np
 
-from rosebed.core.errors import DeadlineExceeded, ServerError, Unavailable
+from rosebed.core.errors import DeadlineExceeded, InvalidInput, RosebedError, ServerError, Unavailable
 from rosebed.core.types import Float32Array, Int32Array, OutputKind, Sequence, whole_span
-from rosebed.proto.codec import Assembler, ReplicaInfo, ReplyRows, info_of, request_message
+from rosebed.proto.codec import Assembler, ReplicaInfo, ReplyRows, error_of_metadata, info_of, request_message
 from rosebed.proto.rosebed_pb2 import InfoRequest
 from rosebed.proto.rosebed_pb2_grpc import TulipStub
 
@@ -48,6 +48,8 @@ class TokenClient:
         One call is one request. Raises the error of the first sequence that failed.
         """
         sequences = [as_sequence(ids, dimensions=dimensions, normalize=normalize) for ids in token_ids]
+        if not sequences:
+            raise InvalidInput("token_ids should hold at least one sequence", param="token_ids")
         reply = self.request(sequences)
         for index in sorted(reply.errors):
             raise reply.errors[index]
@@ -84,10 +86,14 @@ def as_sequence(ids: TokenIds, *, dimensions: int | None, normalize: bool | None
     return Sequence(token_ids=array, pool_spans=whole_span(len(array)), dimensions=dimensions or 0, normalize=normalize)
 
 
-def error_of_call(error: grpc.RpcError, target: str) -> Unavailable | DeadlineExceeded | ServerError:
-    """What a failed call means. Refusals and failed sequences come inside answers, so only transport fails here."""
+def error_of_call(error: grpc.RpcError, target: str) -> RosebedError:
+    """What a failed call means: the server's own refusal, or else trouble on the way to it."""
     assert isinstance(error, grpc.Call)
-    message = f"{target}: {error.details()}"
+    details = error.details() or ""
+    metadata = {datum.key: datum.value for datum in error.trailing_metadata() or () if isinstance(datum.value, str)}
+    if (refusal := error_of_metadata(metadata, details)) is not None:
+        return refusal
+    message = f"{target}: {details}"
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return Unavailable(message)
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:

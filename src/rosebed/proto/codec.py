@@ -1,7 +1,7 @@
 """Messages to core types and back, for every user of the wire: one import for the whole translation."""
 
 from rosebed.proto.coalescing import joined, separated
-from rosebed.proto.failures import error_item, error_of
+from rosebed.proto.failures import error_item, error_of, error_of_metadata, failure_metadata
 from rosebed.proto.info import ReplicaInfo, info_message, info_of
 from rosebed.proto.replies import Assembler, ReplyRows, ReplyTimings
 from rosebed.proto.requests import lane_of, request_message, sequences_of
@@ -13,6 +13,8 @@ __all__ = [
     "ReplyTimings",
     "error_item",
     "error_of",
+    "error_of_metadata",
+    "failure_metadata",
     "info_message",
     "info_of",
     "joined",

@@ -1,0 +1,65 @@
+"""Joins ROSE and Tulip in one process. The only place, beside the embedder, where engine and server meet."""
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rosebed.core.engine import Engine
+from rosebed.core.extras import needs_extra
+from rosebed.core.model_spec import ModelSpec
+from rosebed.rose.config import EngineConfig
+from rosebed.tulip.config import TulipConfig
+
+with needs_extra("rosebed tulip", "serve"):
+    import uvloop
+
+    from rosebed.rose import load_engine
+    from rosebed.tulip.server import TulipServer
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 8.0
+"""Time that requests in flight get when the server is told to stop."""
+
+
+def run_tulip(spec: ModelSpec, engine: EngineConfig, tulip: TulipConfig) -> None:
+    """Serve the model until SIGTERM or SIGINT. A `SetupError` says why it cannot be served.
+
+    A server that can no longer compute ends the process by itself, with `tulip.watchdog.EXIT_CODE`.
+    """
+    started_s = time.monotonic()
+    loaded = load_engine(spec, engine)
+    log.info("loaded %s on %s in %.1f s", loaded.info.model, loaded.info.device, time.monotonic() - started_s)
+    try:
+        uvloop.run(serve_until_signal(loaded, tulip))
+    finally:
+        loaded.close()
+
+
+async def serve_until_signal(engine: Engine, tulip: TulipConfig) -> None:
+    """Run a server around `engine` until SIGTERM or SIGINT, then let what is in flight finish."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    server = TulipServer(engine, tulip)
+    await server.start()
+    with _start_up_uncollected():
+        log.info("ready on %s", tulip.host if tulip.host.startswith("unix:") else f"{tulip.host}:{server.port}")
+        await stopped.wait()
+        log.info("stopping")
+        await server.stop(GRACE_S)
+
+
+@contextmanager
+def _start_up_uncollected() -> Generator[None]:
+    """Keep what start-up made out of every collection: a full one over a loaded torch takes tens of milliseconds."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()  # or the interpreter's own clean-up would find it leaked
