@@ -7,6 +7,7 @@ lets a text be encoded bare, cut, and dressed, without touching the shared token
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -30,43 +31,47 @@ class SpecialTokenTemplate:
     @classmethod
     def bare(cls, num_texts: int) -> "SpecialTokenTemplate":
         """The template that adds nothing."""
-        empty = np.zeros(0, np.int32)
-        return cls(gaps=(empty,) * (num_texts + 1), gap_types=(empty,) * (num_texts + 1), text_types=(0,) * num_texts)
+        empty = (np.zeros(0, np.int32),) * (num_texts + 1)
+        return cls(gaps=empty, gap_types=empty, text_types=(0,) * num_texts)
 
     @classmethod
     def probe(cls, tokenizer: Tokenizer, num_texts: int) -> "SpecialTokenTemplate":
         """Learn what `tokenizer` adds around one text or two."""
-        encoding = tokenizer.encode(_PROBE, _PROBE if num_texts == 2 else None)
-        return _split(encoding, num_texts)
+        return _split(tokenizer.encode(_PROBE, _PROBE if num_texts == 2 else None), num_texts)
 
     @cached_property
     def num_tokens(self) -> int:
         """Special tokens in all."""
-        return sum(len(gap) for gap in self.gaps)
-
-    @property
-    def num_leading(self) -> int:
-        """Special tokens before the first text."""
-        return len(self.gaps[0])
+        return sum(map(len, self.gaps))
 
     def token_ids(self, texts: Sequence[Int32Array]) -> Int32Array:
         """int32[num_tokens + tokens of the texts]: the texts' bare ids with the special ones around them."""
-        return np.concatenate(
-            [self.gaps[0], *(part for pair in zip(texts, self.gaps[1:], strict=True) for part in pair)]
-        )
+        return _interleave(self.gaps, texts)
 
     def token_type_ids(self, texts: Sequence[Int32Array]) -> Int32Array | None:
         """Segment of each id that `token_ids` returns; None if all are zero."""
         if not self._has_types:
             return None
         types = [np.full(len(ids), kind, np.int32) for ids, kind in zip(texts, self.text_types, strict=True)]
-        return np.concatenate(
-            [self.gap_types[0], *(part for pair in zip(types, self.gap_types[1:], strict=True) for part in pair)]
-        )
+        return _interleave(self.gap_types, types)
+
+    def strip(self, token_ids: Int32Array) -> Int32Array | None:
+        """The bare ids of one dressed text; None if `token_ids` does not begin and end as a dressed text does."""
+        before, after = self.gaps
+        stop = len(token_ids) - len(after)
+        if stop < len(before) or not (
+            np.array_equal(token_ids[: len(before)], before) and np.array_equal(token_ids[stop:], after)
+        ):
+            return None
+        return token_ids[len(before) : stop]
 
     @cached_property
     def _has_types(self) -> bool:
         return any(self.text_types) or any(bool(types.any()) for types in self.gap_types)
+
+
+def _interleave(gaps: Sequence[Int32Array], texts: Sequence[Int32Array]) -> Int32Array:
+    return np.concatenate([gaps[0], *chain.from_iterable(zip(texts, gaps[1:], strict=True))])
 
 
 def _split(encoding: Encoding, num_texts: int) -> SpecialTokenTemplate:

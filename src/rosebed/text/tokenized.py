@@ -13,25 +13,36 @@ class Side(StrEnum):
     LEFT = "left"
 
 
+class PairCut(StrEnum):
+    """Which text of a pair gives way when both together are too long."""
+
+    LONGEST_FIRST = "longest_first"
+    """The longer one, until both are equally long; then both."""
+    SECOND = "second"
+    """Only the second (a reranker's document); the first stays whole."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizeOptions:
     """What a caller may choose per request."""
 
     prompt: str = ""
-    """Text put in front of every input, see `prompts.resolve_prompt`."""
+    """Text put in front of every input (of a pair: of its first text), see `prompts.resolve_prompt`."""
     truncate: bool = False
     """Cut an input that is over the limit instead of refusing it."""
     truncate_to: int | None = None
     """A limit tighter than the model's, special tokens included; whether it cuts or refuses is for `truncate`."""
     side: Side = Side.RIGHT
     """Where to cut."""
+    pair_cut: PairCut = PairCut.LONGEST_FIRST
+    """What to cut of a pair."""
     add_special_tokens: bool = True
     """Put in what the tokenizer's post-processor adds ([CLS], </s>, …)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenizedInput:
-    """One text as ids, ready to become a `core.types.Sequence`."""
+    """One text, or pair of texts, as ids: ready to become a `core.types.Sequence`."""
 
     token_ids: Int32Array
     """int32[num_tokens], at least one."""

@@ -6,21 +6,24 @@ different options: texts are encoded bare, and cutting and special tokens are do
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from rosebed.core.errors import ContextLengthExceeded, InvalidInput
+from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
-from rosebed.text.tokenized import Side, TokenizedInput, TokenizeOptions, TokenSpan
-from rosebed.text.truncation import keep
+from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
+from rosebed.text.truncation import fit
 
-__all__ = ["Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
+__all__ = ["PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
 
 _DEFAULTS = TokenizeOptions()
+_BARE = SpecialTokenTemplate.bare(1)
+_BARE_PAIR = SpecialTokenTemplate.bare(2)
 
 
 class TextTokenizer:
@@ -32,16 +35,23 @@ class TextTokenizer:
         self._tokenizer = tokenizer
         self._spec = spec
         self._template = SpecialTokenTemplate.probe(tokenizer, 1)
-        self._bare = SpecialTokenTemplate.bare(1)
-        special = tokenizer.get_added_tokens_decoder().items()
-        self._special_ids = frozenset(token_id for token_id, token in special if token.special)
+        self._pair_template = SpecialTokenTemplate.probe(tokenizer, 2)
+        added = tokenizer.get_added_tokens_decoder().items()
+        self._special_ids = frozenset(token_id for token_id, token in added if token.special)
         self._prompt_length = lru_cache(maxsize=1024)(self._measure_prompt)
 
     @classmethod
     def load(cls, spec: ModelSpec, *, max_length: int | None = None) -> "TextTokenizer":
-        """Open the tokenizer of `spec.folder`. `max_length` tightens the model's own limit (a server's, say)."""
+        """Open the tokenizer of `spec.folder`. `max_length` tightens the model's own limit (a server's, say).
+
+        CheckpointError if the folder's tokenizer cannot be read, ConfigError if the limit leaves no room for text.
+        """
         limit = spec.max_length if max_length is None else min(max_length, spec.max_length)
-        return cls(load_tokenizer(spec.folder), spec, max_length=limit)
+        tokenizer = cls(load_tokenizer(spec.folder, spec.model_type), spec, max_length=limit)
+        if limit <= tokenizer.num_special_tokens:
+            num_special = tokenizer.num_special_tokens
+            raise ConfigError(f"a limit of {limit} tokens leaves no room for text beside {num_special} special ones")
+        return tokenizer
 
     @property
     def num_special_tokens(self) -> int:
@@ -51,93 +61,99 @@ class TextTokenizer:
     def tokenize(self, inputs: Sequence[str], options: TokenizeOptions = _DEFAULTS) -> list[TokenizedInput]:
         """Ids of each input, in order.
 
-        InvalidInput names the lowest `input[i]` that is not valid Unicode or gives no tokens, ContextLengthExceeded
-        the lowest that is over the limit while not truncating.
+        Names the lowest `input[i]` at fault: InvalidInput for what is no text, not valid Unicode or gives no tokens,
+        ContextLengthExceeded for what is over the limit while nothing is to be cut.
         """
-        texts = [self._prepare(text, options) for text in inputs]
-        return [
-            self._finish(np.array(encoding.ids, np.int32), index, options)
-            for index, encoding in enumerate(self._encode(texts))
-        ]
+        template = self._template if options.add_special_tokens else _BARE
+        return self._tokenize([(text,) for text in inputs], template, options)
+
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[str, str]], options: TokenizeOptions = _DEFAULTS
+    ) -> list[TokenizedInput]:
+        """Ids of each (first, second) pair as one sequence with segments, in order. Raises as `tokenize` does."""
+        template = self._pair_template if options.add_special_tokens else _BARE_PAIR
+        return self._tokenize(pairs, template, options)
 
     def wrap_token_ids(self, ids: Sequence[int], index: int, options: TokenizeOptions = _DEFAULTS) -> TokenizedInput:
         """Ids that a caller brought for `input[index]`, used as given: no prompt, no special tokens added.
 
-        InvalidInput if there are none or one lies outside [0, vocab_size); too many are cut or refused as texts are.
+        InvalidInput if there are none or one lies outside [0, vocab_size). Too many are cut or refused as texts are;
+        where they carry the special tokens that a text would get, cutting keeps those.
         """
-        vocab_size = self._spec.vocab_size
-        for position, token_id in enumerate(ids):
-            if not 0 <= token_id < vocab_size:
-                raise InvalidInput(
-                    f"input[{index}][{position}] is {token_id}, but token ids lie in [0, {vocab_size})",
-                    param=f"input[{index}]",
-                )
-        return self._dress(np.array(ids, np.int32), index, self._bare, options)
+        if len(ids) and (min(ids) < 0 or max(ids) >= self._spec.vocab_size):
+            raise _out_of_vocabulary(ids, self._spec.vocab_size, index)
+        given = np.array(ids, np.int32)
+        content = self._template.strip(given)
+        if content is None:
+            return self._dress((given,), index, _BARE, options)
+        return self._dress((content,), index, self._template, options)
 
     def token_spans(self, text: str, options: TokenizeOptions = _DEFAULTS) -> list[TokenSpan]:
-        """Each token of the prompted text, uncut, with the characters it covers."""
-        prepared = self._prepare(text, options)
-        try:
-            encoding = self._tokenizer.encode(prepared, add_special_tokens=options.add_special_tokens)
-        except TypeError:
-            raise _not_unicode(0) from None
+        """Each token of the prompted (and, where the model asks for it, lowered) text, uncut, with its characters."""
+        prepared = self._prepare((text,), options)[0]
+        if complaint := _complaint(prepared, "input[0]"):
+            raise complaint
+        encoding = self._tokenizer.encode(prepared, add_special_tokens=options.add_special_tokens)
         return [_token_span(encoding, position, prepared) for position in range(len(encoding.ids))]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text that `ids` spell."""
-        return self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
-    def _prepare(self, text: str, options: TokenizeOptions) -> str:
-        prompted = options.prompt + text if options.prompt else text
-        return prompted.lower() if self._spec.lower_case else prompted
-
-    def _encode(self, texts: list[str]) -> list[Encoding]:
+    def _tokenize(
+        self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
+    ) -> list[TokenizedInput]:
         try:
-            return self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        except TypeError:
-            raise _not_unicode(next(index for index, text in enumerate(texts) if not _is_unicode(text))) from None
+            texts = [text for row in rows for text in self._prepare(row, options)]
+            # Ids are those of `encode`; this form leaves out offsets, and one text alone skips the thread pool.
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except (TypeError, AttributeError):
+            raise self._fault(rows, template, options) from None
+        ids = (np.array(encoding.ids, np.int32) for encoding in encodings)
+        return [self._dress(tuple(islice(ids, len(row))), i, template, options) for i, row in enumerate(rows)]
 
-    def _finish(self, content: Int32Array, index: int, options: TokenizeOptions) -> TokenizedInput:
-        template = self._template if options.add_special_tokens else self._bare
-        return self._dress(content, index, template, options)
+    def _prepare(self, row: tuple[str, ...], options: TokenizeOptions) -> tuple[str, ...]:
+        if options.prompt:
+            row = (options.prompt + row[0], *row[1:])
+        return tuple(text.lower() for text in row) if self._spec.lower_case else row
+
+    def _fault(
+        self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
+    ) -> InvalidInput:
+        """What is wrong with rows that the library would not take."""
+        if complaint := _complaint(options.prompt, "prompt"):
+            return complaint
+        complaints = ((i, _complaint(text, f"input[{i}]")) for i, row in enumerate(rows) for text in row)
+        index, complaint = next((index, complaint) for index, complaint in complaints if complaint)
+        self._tokenize(rows[:index], template, options)  # Raises if one before it is at fault for another reason.
+        return complaint
 
     def _dress(
-        self, content: Int32Array, index: int, template: SpecialTokenTemplate, options: TokenizeOptions
+        self, texts: tuple[Int32Array, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
-        num_tokens = len(content) + template.num_tokens
-        if num_tokens == 0:
+        """Cut the bare ids of one input where they must be, and put the special tokens around them."""
+        num_before = sum(map(len, texts)) + template.num_tokens
+        if num_before == 0:
             raise InvalidInput(f"input[{index}] gives no tokens", param=f"input[{index}]")
-        kept = keep(content, self._room(num_tokens, index, template, options), options.side)
-        num_cut = len(content) - len(kept)
-        token_ids = template.token_ids((kept,))
+        limit = self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
+        kept = fit(texts, limit=limit, num_special=template.num_tokens, index=index, options=options)
+        token_ids = template.token_ids(kept)
+        num_cut = num_before - len(token_ids)
         return TokenizedInput(
             token_ids=token_ids,
-            token_type_ids=template.token_type_ids((kept,)) if self._spec.type_vocab_size > 1 else None,
+            token_type_ids=template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None,
             pool_spans=self._pool_spans(len(token_ids), num_cut, options),
-            num_tokens_before=num_tokens if num_cut else 0,
+            num_tokens_before=num_before if num_cut else 0,
         )
 
-    def _room(self, num_tokens: int, index: int, template: SpecialTokenTemplate, options: TokenizeOptions) -> int:
-        """Tokens of the text itself that fit."""
-        limit = self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
-        if num_tokens > limit and not options.truncate:
-            raise ContextLengthExceeded(
-                f"input[{index}] has {num_tokens} tokens, over the limit of {limit}", param=f"input[{index}]"
-            )
-        if limit < max(1, template.num_tokens):
-            raise InvalidInput(
-                f"cannot cut to {limit} tokens: {template.num_tokens} special tokens are always kept",
-                param=f"input[{index}]",
-            )
-        return limit - template.num_tokens
-
     def _pool_spans(self, num_tokens: int, num_cut: int, options: TokenizeOptions) -> Int32Array:
+        """All tokens, or those after the prompt where the checkpoint says so."""
         spans = whole_span(num_tokens)
         if options.prompt and not self._spec.pool_prompt:
             start = self._prompt_length(options.prompt, options.add_special_tokens)
             start -= num_cut if options.side is Side.LEFT else 0
-            if 0 < start < num_tokens:
-                spans[0, 0] = start
+            # Where cutting left nothing after the prompt, pooling covers all there is.
+            spans[0, 0] = start if 0 < start < num_tokens else 0
         return spans
 
     def _measure_prompt(self, prompt: str, add_special_tokens: bool) -> int:
@@ -150,16 +166,22 @@ class TextTokenizer:
         return len(ids) - (bool(ids) and ids[-1] in self._special_ids)
 
 
-def _not_unicode(index: int) -> InvalidInput:
-    return InvalidInput(f"input[{index}] is not valid Unicode: it has a lone surrogate", param=f"input[{index}]")
-
-
-def _is_unicode(text: str) -> bool:
+def _complaint(text: object, name: str) -> InvalidInput | None:
+    """Why `text` cannot be tokenized at all, if so."""
+    if not isinstance(text, str):
+        return InvalidInput(f"{name} should be text, not {type(text).__name__}", param=name)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return InvalidInput(f"{name} is not valid Unicode: it has a lone surrogate", param=name)
+    return None
+
+
+def _out_of_vocabulary(ids: Sequence[int], vocab_size: int, index: int) -> InvalidInput:
+    position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
+    return InvalidInput(
+        f"input[{index}][{position}] is {wrong}, but token ids lie in [0, {vocab_size})", param=f"input[{index}]"
+    )
 
 
 def _token_span(encoding: Encoding, position: int, text: str) -> TokenSpan:

@@ -1,7 +1,33 @@
 """Which tokens to keep when there are too many. Pure arithmetic on lengths and arrays."""
 
+from rosebed.core.errors import ContextLengthExceeded, InvalidInput
 from rosebed.core.types import Int32Array
-from rosebed.text.tokenized import Side
+from rosebed.text.tokenized import PairCut, Side, TokenizeOptions
+
+
+def fit(
+    texts: tuple[Int32Array, ...], *, limit: int, num_special: int, index: int, options: TokenizeOptions
+) -> tuple[Int32Array, ...]:
+    """The bare ids of one text or of a pair, cut so that they and their special tokens number at most `limit`.
+
+    ContextLengthExceeded for `input[index]` if they number more and `options` does not allow cutting, or if the text
+    that may be cut is not the one that is too long; InvalidInput if not even the special tokens fit.
+    """
+    num_tokens = sum(map(len, texts)) + num_special
+    if num_tokens <= limit:
+        return texts
+    if not options.truncate:
+        raise _too_long(f"input[{index}] has {num_tokens} tokens", limit, index)
+    if limit < max(1, num_special):
+        message = f"input[{index}] cannot be cut to {limit} tokens: its {num_special} special tokens are always kept"
+        raise InvalidInput(message, param=f"input[{index}]")
+    room = limit - num_special
+    if len(texts) == 1:
+        return (keep(texts[0], room, options.side),)
+    first, second = share(len(texts[0]), len(texts[1]), room, options.pair_cut)
+    if second < 0:
+        raise _too_long(f"input[{index}]: its first text alone takes {first + num_special} tokens", limit, index)
+    return keep(texts[0], first, options.side), keep(texts[1], second, options.side)
 
 
 def keep(token_ids: Int32Array, num_kept: int, side: Side) -> Int32Array:
@@ -11,15 +37,23 @@ def keep(token_ids: Int32Array, num_kept: int, side: Side) -> Int32Array:
     return token_ids[:num_kept] if side is Side.RIGHT else token_ids[len(token_ids) - num_kept :]
 
 
-def share_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Tokens to keep of two texts so that `room` holds both: the longer gives way until both are equally long.
+def share(first: int, second: int, room: int, cut: PairCut) -> tuple[int, int]:
+    """How many tokens to keep of two texts of these lengths, so that `room` holds both.
 
-    The same split as the `longest_first` strategy of the tokenizers library; an odd token goes to the second text.
+    Under `PairCut.SECOND` the first keeps all its tokens, even where that leaves less than none for the second.
     """
     if first + second <= room:
         return first, second
+    return (first, room - first) if cut is PairCut.SECOND else _share_longest_first(first, second, room)
+
+
+def _share_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """The split that the tokenizers library makes under the same name, odd token included."""
     shorter = min(first, second)
-    if 2 * shorter <= room:
-        return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
-    half = room // 2
-    return (half, room - half) if first <= second else (room - half, half)
+    if 2 * shorter > room:
+        shorter = room // 2
+    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
+
+
+def _too_long(what: str, limit: int, index: int) -> ContextLengthExceeded:
+    return ContextLengthExceeded(f"{what}, over the limit of {limit}", param=f"input[{index}]")
