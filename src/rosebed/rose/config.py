@@ -6,6 +6,7 @@ from typing import Literal
 from rosebed.core.errors import ConfigError
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+GraphPolicy = Literal["full", "lazy", "off"]
 
 _OVERFLOWS_FLOAT16 = frozenset({"qwen3", "bidirectional_pplx_qwen3"})
 """Model types whose hidden states leave float16's range and become NaN."""
@@ -23,6 +24,8 @@ class EngineConfig:
     """Name of the attention backend; auto takes what was measured to be fastest."""
     token_budget: int | None = None
     """Tokens that one batch holds; none takes what suits the device."""
+    graphs: GraphPolicy = "full"
+    """When CUDA graphs are captured: full, all before the server is ready; lazy, each at its second use; off, never."""
     num_threads: int | None = None
     """CPU threads that one step uses; none leaves torch's own choice, one per core."""
 

@@ -40,7 +40,8 @@ class CpuEngine:
     """`Engine` on the CPU. `step` is called from one thread at a time."""
 
     def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
-        self._info = _info(loaded, config.token_budget or TOKEN_BUDGET)
+        limits = _limits(config.token_budget or TOKEN_BUDGET)
+        self._info = loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT)
         attention = create_attention("sdpa", loaded.model.attention_spec)
         attention.allocate(self._info.limits)
         self._runner = EagerRunner(loaded, attention)
@@ -94,21 +95,6 @@ def _set_num_threads(num_threads: int | None) -> None:
         torch.set_num_threads(num_threads)
 
 
-def _info(loaded: LoadedModel, token_budget: int) -> EngineInfo:
-    spec = loaded.spec
-    return EngineInfo(
-        model=str(spec.folder),
-        architecture=spec.architecture,
-        dtype=str(loaded.dtype).removeprefix("torch."),
-        device=str(loaded.device),
-        vocab_size=spec.vocab_size,
-        type_vocab_size=spec.type_vocab_size,
-        max_length=spec.max_length,
-        outputs=loaded.outputs,
-        normalize=spec.normalize,
-        limits=BatchLimits(
-            tokens=token_budget, sequences=token_budget, spans=token_budget, output_bytes=MAX_OUTPUT_BYTES
-        ),
-        max_in_flight=MAX_IN_FLIGHT,
-        fingerprint=spec.fingerprint,
-    )
+def _limits(token_budget: int) -> BatchLimits:
+    """As many sequences and spans as there are tokens: on the CPU neither costs by itself."""
+    return BatchLimits(tokens=token_budget, sequences=token_budget, spans=token_budget, output_bytes=MAX_OUTPUT_BYTES)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from rosebed.core.engine import BatchLimits, EngineInfo
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputSpec, OutputSpecs, RowsPer
 from rosebed.core.types import OutputKind
@@ -39,6 +40,24 @@ class LoadedModel:
         """What the checkpoint can return."""
         dense = OutputSpec(rows_per=RowsPer.SPAN, dim=self.spec.dim)
         return {OutputKind.DENSE: dense} | {kind: head.output_spec for kind, head in self.token_heads.items()}
+
+    def engine_info(self, limits: BatchLimits, *, max_in_flight: int) -> EngineInfo:
+        """What an engine that runs this model says of itself."""
+        spec = self.spec
+        return EngineInfo(
+            model=str(spec.folder),
+            architecture=spec.architecture,
+            dtype=str(self.dtype).removeprefix("torch."),
+            device=str(self.device),
+            vocab_size=spec.vocab_size,
+            type_vocab_size=spec.type_vocab_size,
+            max_length=spec.max_length,
+            outputs=self.outputs,
+            normalize=spec.normalize,
+            limits=limits,
+            max_in_flight=max_in_flight,
+            fingerprint=spec.fingerprint,
+        )
 
 
 def load_model(spec: ModelSpec, ops: Ops, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:

@@ -1,8 +1,11 @@
 """Attention backends that a CUDA graph can hold: their plan is a handful of int32 words copied in with the batch."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +29,49 @@ class GraphAttention(Protocol):
     def bind(self, words: Tensor, num_tokens: int, num_sequences: int) -> Attention:
         """What a model calls in that bucket: reads its plan from `words`, int32 on the device, at every replay."""
         ...
+
+
+_BACKENDS = {
+    "triton": "rosebed.rose.cuda.attention:TritonAttention",
+    "fa3": "rosebed.rose.cuda.fa3:Fa3Attention",
+}
+"""Name → module:class. The class takes (spec, device), and raises ConfigError for what it cannot do."""
+
+FA3_LEAST_TOKENS = 1024
+FA3_LEAST_LENGTH = {64: 1024, 128: 512}
+"""Head size → sequence length from which FlashAttention-3 beats our kernel (H200, bf16)."""
+
+
+def create_attentions(name: str, spec: AttentionSpec, device: torch.device) -> dict[str, GraphAttention]:
+    """The backends to serve with: the one asked for, or for auto all that are installed and fit."""
+    if name != "auto":
+        return {name: create_attention(name, spec, device)}
+    found: dict[str, GraphAttention] = {}
+    for candidate in _BACKENDS:
+        with suppress(ConfigError):
+            found[candidate] = create_attention(candidate, spec, device)
+    if not found:
+        raise ConfigError(f"--attention: none of {', '.join(_BACKENDS)} computes {spec}")
+    return found
+
+
+def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> GraphAttention:
+    """One backend. ConfigError if it is unknown, not installed, or cannot compute `spec`."""
+    if name not in _BACKENDS:
+        raise ConfigError(f"--attention {name!r} does not run on CUDA; auto, {', '.join(_BACKENDS)} do")
+    module, _, class_name = _BACKENDS[name].partition(":")
+    return cast(GraphAttention, getattr(import_module(module), class_name)(spec, device))
+
+
+def choose_attention(attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout) -> str:
+    """The fastest of `attentions` for one batch."""
+    if len(attentions) == 1:
+        return next(iter(attentions))
+    lengths = np.diff(layout.cu_seqlens).astype(np.int64)
+    # Work grows with the square of a length, so long sequences decide.
+    typical = int((lengths * lengths).sum()) // layout.num_tokens
+    least = FA3_LEAST_LENGTH[spec.head_dim]
+    return "fa3" if typical >= least and layout.num_tokens >= FA3_LEAST_TOKENS else "triton"
 
 
 class TritonAttention:

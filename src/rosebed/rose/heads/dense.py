@@ -90,7 +90,11 @@ class DenseHead(nn.Module):
         normalize: Tensor,  # bool[num_rows]
     ) -> tuple[Tensor, Tensor]:
         """float32[num_rows, dim], zero from `dimensions` on; and bool[num_rows], whether all of a row is finite."""
+        return self.ops.finalize_dense(self.vectors(hidden_states, spans), dimensions, normalize)
+
+    def vectors(self, hidden_states: Tensor, spans: Tensor) -> Tensor:
+        """float32[num_rows, dim], before truncation and normalisation."""
         vectors = self.ops.pool(hidden_states, spans, self.pooling)
         for projection in self.projections:
             vectors = projection(vectors)
-        return self.ops.finalize_dense(vectors, dimensions, normalize)
+        return vectors

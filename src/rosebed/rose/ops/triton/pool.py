@@ -45,7 +45,7 @@ def _pool_kernel(
 def _finalize_kernel(
     vectors_ptr,  # float32[num_spans, WIDTH]
     dimensions_ptr,  # int32[num_spans]
-    normalize_ptr,  # uint8[num_spans]
+    normalize_ptr,  # int32[num_spans]
     out_ptr,  # float32[num_spans, WIDTH]
     finite_ptr,  # uint8[num_spans]
     WIDTH: tl.constexpr,
@@ -77,17 +77,30 @@ def finalize_dense(
     vectors: torch.Tensor, dimensions: torch.Tensor, normalize: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(float32[num_spans, width], bool[num_spans] finite); see `Ops.finalize_dense`."""
-    num_spans, width = vectors.shape
     out = torch.empty_like(vectors)
-    finite = torch.empty(num_spans, dtype=torch.bool, device=vectors.device)
+    finite = torch.empty(len(vectors), dtype=torch.bool, device=vectors.device)
+    finalize_dense_into(vectors, dimensions, normalize.int(), out=out, finite=finite.view(torch.uint8))
+    return out, finite
+
+
+def finalize_dense_into(
+    vectors: torch.Tensor,
+    dimensions: torch.Tensor,
+    normalize: torch.Tensor,
+    *,
+    out: torch.Tensor,
+    finite: torch.Tensor,
+) -> None:
+    """The same for `normalize` int32[num_spans], written to `out` float32[num_spans, width] and `finite`
+    uint8[num_spans]."""
+    num_spans, width = vectors.shape
     _finalize_kernel[(num_spans,)](
         vectors,
         dimensions,
-        normalize.view(torch.uint8),
+        normalize,
         out,
-        finite.view(torch.uint8),
+        finite,
         WIDTH=width,
         WIDTH_POW2=triton.next_power_of_2(width),
         num_warps=4,
     )
-    return out, finite

@@ -1,0 +1,178 @@
+"""The CUDA engine: `step` enqueues one copy in, one graph, one copy out and one event, and returns.
+
+Nothing in `step` waits for the device. Steps run in order on one stream, so the next may be enqueued while one runs.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rosebed.core.engine import BatchLimits, Completion, EngineInfo
+from rosebed.core.model_spec import ModelSpec
+from rosebed.core.outputs import OutputLayout
+from rosebed.core.types import Batch, OutputKind, Sequence, whole_span
+from rosebed.rose.config import EngineConfig
+from rosebed.rose.cuda.attention import FA3_LEAST_TOKENS, GraphAttention, choose_attention, create_attentions
+from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
+from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
+from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key
+from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry
+from rosebed.rose.cuda.linear_table import load_table
+from rosebed.rose.cuda.ops import CudaOps
+from rosebed.rose.cuda.staging import WordLayout, has_token_types, write_batch
+from rosebed.rose.heads.dense import DenseRows
+from rosebed.rose.heads.token import token_rows
+from rosebed.rose.loader import LoadedModel, load_model
+
+_logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 2
+MAX_GRAPH_TOKENS = 8192
+"""Larger batches run their kernels one by one: they keep the GPU busy for long enough anyway."""
+MAX_OUTPUT_BYTES = 64 << 20
+TYPICAL_LENGTH = 512
+"""Tokens of the sequences that budgets are measured with."""
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def load_cuda_engine(spec: ModelSpec, config: EngineConfig) -> "CudaEngine":
+    """Load `spec` on the GPU that the resolved `config` names."""
+    device = torch.device(config.device if ":" in config.device else f"{config.device}:0")
+    torch.cuda.set_device(device)
+    major = torch.cuda.get_device_capability(device)[0]
+    ops = CudaOps(load_table(torch.cuda.get_device_name(device)), pdl=major >= 9)
+    return CudaEngine(load_model(spec, ops, device=device, dtype=_DTYPES[config.dtype]), config)
+
+
+class CudaEngine:
+    """`Engine` on one GPU. Used from one thread."""
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+        self._loaded = loaded
+        self._config = config
+        self._rungs = ladder(MAX_GRAPH_TOKENS)
+        self._largest = max(MAX_GRAPH_TOKENS, _round_up(loaded.spec.max_length))
+        self._stream = torch.cuda.Stream(loaded.device, priority=-1)
+        self._attentions = create_attentions(config.attention, loaded.model.attention_spec, loaded.device)
+        self._blocks, entries = self._allocate()
+        self._ring = Ring(entries)
+        self._graphs = GraphCache(loaded, self._attentions, self._blocks, self._stream, lazy=config.graphs == "lazy")
+        self._info = self._info_for(config.token_budget or TYPICAL_LENGTH)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    @property
+    def completion(self) -> Completion:
+        return Completion.POLL
+
+    @torch.inference_mode()
+    def step(self, batch: Batch) -> EventTensor:
+        rows = DenseRows.of(batch, self._loaded.spec)
+        key = self._key(batch, rows)
+        layout = self._output_layout(batch, key)
+        entry = self._ring.acquire()
+        words = self._graphs.word_layout(key)
+        write_batch(entry.words, words, batch, rows, self._attentions[key.attention])
+        with torch.cuda.stream(self._stream):
+            entry.begun.record(self._stream)
+            self._blocks.words[: words.num_words].copy_(entry.words_tensor[: words.num_words], non_blocking=True)
+            hidden_states = self._graphs.enqueue(key)
+            self._copy_out(entry, key, len(rows.owners))
+            self._enqueue_tails(entry, layout, batch, hidden_states)
+            entry.done.record(self._stream)
+        return EventTensor(entry, layout, rows.owners, lambda: self._ring.give_back(entry))
+
+    def warm_up(self) -> None:
+        """Capture every graph, so that no live step compiles or captures; then choose the token budget."""
+        if self._config.graphs == "full":
+            report = self._graphs.capture_all(graph_keys(self._rungs, self._attentions))
+            _logger.info("%s", report)
+        if self._config.token_budget is None:
+            step_ms = {tokens: self._measure(tokens) for tokens in CANDIDATES}
+            self._info = self._info_for(choose_budget(step_ms))
+            _logger.info("token budget %d, by ms per step of %s", self._info.limits.tokens, step_ms)
+
+    def close(self) -> None:
+        self._stream.synchronize()
+
+    def _key(self, batch: Batch, rows: DenseRows) -> GraphKey:
+        attention = choose_attention(self._attentions, self._loaded.model.attention_spec, batch.layout)
+        num_rows = max(len(rows.owners), batch.num_sequences)
+        key = smallest_key(self._rungs, batch.num_tokens, num_rows, attention)
+        return key or GraphKey(_round_up(max(batch.num_tokens, 4 * num_rows)), attention)
+
+    def _copy_out(self, entry: RingEntry, key: GraphKey, num_rows: int) -> None:
+        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * num_rows
+        entry.out_tensor[:num_bytes].copy_(self._blocks.out[:num_bytes], non_blocking=True)
+
+    def _enqueue_tails(self, entry: RingEntry, layout: OutputLayout, batch: Batch, hidden_states: Tensor) -> None:
+        """Outputs that few steps want are not part of any graph: they follow it on the same stream."""
+        for kind, slot in layout.slots.items():
+            if kind is not OutputKind.DENSE:
+                places = torch.from_numpy(token_rows(batch, kind)[0]).to(self._loaded.device, non_blocking=True)
+                target = entry.out_tensor[slot.offset : slot.offset + slot.num_bytes].view(torch.float32)
+                rows = self._loaded.token_heads[kind](hidden_states[places])
+                target.copy_(rows.reshape(-1), non_blocking=True)
+
+    def _output_layout(self, batch: Batch, key: GraphKey) -> OutputLayout:
+        """As `OutputLayout.plan`, with the first slot where the key's graph puts the dense rows."""
+        planned = OutputLayout.plan(batch, self._info.outputs)
+        shift = rows_offset(key.num_rows) - rows_offset(batch.num_sequences)
+        slots = {kind: replace(slot, offset=slot.offset + shift) for kind, slot in planned.slots.items()}
+        return replace(planned, slots=slots, num_bytes=planned.num_bytes + shift)
+
+    def _allocate(self) -> tuple[DeviceBlocks, list[RingEntry]]:
+        """Static device blocks, and pinned memory for every step in flight."""
+        keys = [GraphKey(self._largest, name) for name in self._attentions]
+        has_types = has_token_types(self._loaded.spec)
+        max_words = max(
+            WordLayout.of(key, self._attentions[key.attention], has_token_types=has_types).num_words for key in keys
+        )
+        dense_bytes = rows_offset(keys[0].num_rows) + 4 * self._loaded.spec.dim * keys[0].num_rows
+        tail_bytes = sum(
+            4 * spec.dim * self._largest for kind, spec in self._loaded.outputs.items() if kind is not OutputKind.DENSE
+        )
+        blocks = DeviceBlocks(
+            words=torch.zeros(max_words, dtype=torch.int32, device=self._loaded.device),
+            out=torch.zeros(dense_bytes, dtype=torch.uint8, device=self._loaded.device),
+        )
+        return blocks, [RingEntry.allocate(max_words, dense_bytes + tail_bytes) for _ in range(MAX_IN_FLIGHT)]
+
+    def _measure(self, tokens: int) -> float:
+        """ms of a step full of `TYPICAL_LENGTH` sequences: the least of a few."""
+        length = min(tokens, TYPICAL_LENGTH, self._info.max_length)
+        ids = np.ones(length, np.int32)
+        batch = Batch.pack([Sequence(token_ids=ids, pool_spans=whole_span(length))] * (tokens // length))
+        times: list[int] = []
+        for _ in range(4):
+            lazy = self.step(batch)
+            times.append(lazy.result().device_ns)
+            lazy.release()
+        return min(times) / 1e6
+
+    def _info_for(self, tokens: int) -> EngineInfo:
+        """Limits that keep every batch within one graph of the ladder."""
+        num_rows = GraphKey(next(rung for rung in self._rungs if rung >= min(tokens, self._rungs[-1])), "").num_rows
+        limits = BatchLimits(tokens=tokens, sequences=num_rows, spans=num_rows, output_bytes=MAX_OUTPUT_BYTES)
+        return self._loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT)
+
+
+def graph_keys(rungs: tuple[int, ...], attentions: Mapping[str, GraphAttention]) -> list[GraphKey]:
+    """The keys that batches can meet."""
+    return [
+        GraphKey(tokens, name)
+        for tokens in rungs
+        for name in attentions
+        if name == "triton" or len(attentions) == 1 or tokens >= FA3_LEAST_TOKENS
+    ]
+
+
+def _round_up(num_tokens: int) -> int:
+    return -(-num_tokens // COARSE_STEP) * COARSE_STEP
