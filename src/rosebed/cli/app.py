@@ -50,3 +50,5 @@ def app(log_level: str) -> None:
     environment too: --port of `rosebed serve` is ROSEBED_SERVE_PORT.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if log_level == "info":
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it reports each request at this level

@@ -38,11 +38,10 @@ def config_options(
     return decorate
 
 
-def config_arguments(config: Any, *, exclude: Collection[str] = ()) -> list[str]:
-    """The command line that makes `config` again, for a child process; what is at its default is left out."""
+def config_arguments(*configs: Any, exclude: Collection[str] = ()) -> list[str]:
+    """The command line that makes `configs` again, for a child process; what is at its default is left out."""
     arguments: list[str] = []
-    for field in fields(config):
-        value = getattr(config, field.name)
+    for field, value in ((field, getattr(config, field.name)) for config in configs for field in fields(config)):
         if field.name in exclude:
             continue
         if is_dataclass(value):

@@ -47,25 +47,34 @@ def command(
       rosebed serve ./my-model --port 9000 --workers 4 --api-key SECRET
       rosebed serve BAAI/bge-m3 --served-model-name bge --auto-truncate
     """
-    folder = model.folder()
+    spec = model.spec()
+    library, server = engine(), tulip()
+    from rosebed.ivy.model import model_name
+
     with tempfile.TemporaryDirectory(prefix="rosebed-") as directory:
         address = f"unix:{directory}/tulip.sock"
-        gateway = ivy(tulips=(address,), model=str(folder), overrides=model.overrides)
-        if not gateway.served_model_names and str(folder) != model.name:
-            gateway = replace(gateway, served_model_names=(model.name,))
-        server = ["tulip", str(folder), "--host", address, *config_arguments(model.overrides)]
+        gateway = ivy(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
+        names = gateway.served_model_names or (model_name(model.name, spec.folder),)
         with reserved_port(gateway.host, gateway.port) as port:
-            gateway = replace(gateway, port=port)
-            supervisor = Supervisor(
-                [
-                    _child("tulip", server + config_arguments(tulip()) + config_arguments(engine())),
-                    _child("ivy", ["ivy", *config_arguments(gateway, exclude=("api_key",))], gateway.api_key),
-                ],
-                wait_ready=lambda: _wait_ready(_url(gateway)),
-                announce=_announcement(gateway, model.name),
-                grace_s=GRACE_S,
-            )
-            sys.exit(asyncio.run(supervisor.run()))
+            gateway = replace(gateway, port=port, served_model_names=names)
+            tulip_options = config_arguments(model.overrides, server, library)
+            commands = [
+                _child("tulip", [str(spec.folder), "--host", address, *tulip_options]),
+                _child("ivy", config_arguments(gateway, exclude=("api_key",)), gateway.api_key),
+            ]
+            sys.exit(asyncio.run(_supervise(commands, gateway)))
+
+
+async def _supervise(commands: list[ChildCommand], gateway: IvyConfig) -> int:
+    started_s = time.monotonic()
+    url = _url(gateway)
+
+    async def report_readiness() -> None:
+        await _wait_ready(url)
+        names = ", ".join(gateway.served_model_names)
+        click.echo(f"rosebed: serving {names} at {url} after {time.monotonic() - started_s:.1f} s")
+
+    return await Supervisor(commands, become_ready=report_readiness, grace_s=GRACE_S).run()
 
 
 def _child(name: str, arguments: list[str], api_key: str | None = None) -> ChildCommand:
@@ -76,7 +85,7 @@ def _child(name: str, arguments: list[str], api_key: str | None = None) -> Child
         environment["ROSEBED_IVY_API_KEY"] = api_key
     return ChildCommand(
         name=name,
-        arguments=[sys.executable, "-m", "rosebed", "--log-level", level, *arguments],
+        arguments=[sys.executable, "-m", "rosebed", "--log-level", level, name, *arguments],
         environment=environment,
     )
 
@@ -87,7 +96,7 @@ def _url(gateway: IvyConfig) -> str:
 
 
 async def _wait_ready(url: str) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             try:
                 if (await client.get(f"{url}/ready")).status_code == 200:
@@ -95,12 +104,3 @@ async def _wait_ready(url: str) -> None:
             except httpx.TransportError:
                 pass  # not listening yet
             await asyncio.sleep(_POLL_S)
-
-
-def _announcement(gateway: IvyConfig, model: str) -> Callable[[], None]:
-    started_s = time.monotonic()
-
-    def announce() -> None:
-        click.echo(f"rosebed: serving {model} at {_url(gateway)} after {time.monotonic() - started_s:.1f} s")
-
-    return announce

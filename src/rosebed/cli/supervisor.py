@@ -64,14 +64,15 @@ class Supervisor:
         self,
         commands: Sequence[ChildCommand],
         *,
-        wait_ready: Callable[[], Awaitable[None]],
-        announce: Callable[[], None],
+        become_ready: Callable[[], Awaitable[None]],
         grace_s: float,
     ) -> None:
-        """Children start in the order of `commands` and stop in reverse, each within `grace_s` seconds."""
+        """Children start in the order of `commands` and stop in reverse, each within `grace_s` seconds.
+
+        Until `become_ready` returns, no child is started again: what cannot start once will not the next time.
+        """
         self._commands = commands
-        self._wait_ready = wait_ready
-        self._announce = announce
+        self._become_ready = become_ready
         self._grace_s = grace_s
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._is_ready = False
@@ -84,7 +85,7 @@ class Supervisor:
         for command in self._commands:
             await self._start(command)
         tasks = [asyncio.create_task(self._keep(command)) for command in self._commands]
-        readiness = asyncio.create_task(self._become_ready())
+        readiness = asyncio.create_task(self._note_readiness())
         stop = asyncio.create_task(stopped.wait())
         try:
             return await self._first_end(stop, tasks)
@@ -104,10 +105,9 @@ class Supervisor:
             return failure.exit_code
         raise AssertionError("a kept child ends only by ChildFailed")
 
-    async def _become_ready(self) -> None:
-        await self._wait_ready()
+    async def _note_readiness(self) -> None:
+        await self._become_ready()
         self._is_ready = True
-        self._announce()
 
     async def _keep(self, command: ChildCommand) -> None:
         """Start the child again whenever it ends. ChildFailed before the first readiness, or when it ends too often."""

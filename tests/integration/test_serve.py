@@ -1,0 +1,136 @@
+"""`rosebed serve` on the real MiniLM: what clients get, and what becomes of its processes."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from openai import OpenAI
+from serve_process import ServeProcess, children, eventually, is_alive, serving
+
+from rosebed import AsyncClient, Client
+from rosebed.core.errors import AuthenticationFailed, InvalidInput, ModelNotFound
+
+RELATED = ["A man is playing a guitar on stage.", "Someone performs music with a guitar."]
+COSINE = 0.6861
+"""Of the two, by sentence-transformers."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServeProcess, str]]:
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with serving("--served-model-name", "minilm", log=log) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def url(server: tuple[ServeProcess, str]) -> str:
+    return server[1]
+
+
+def test_client(url: str) -> None:
+    with Client(url) as client:
+        a, b = client.embed(RELATED)
+        assert client.models() == ["minilm"]
+    assert float(a @ b) == pytest.approx(COSINE, abs=5e-5)
+    assert float(a @ a) == pytest.approx(1, abs=1e-6)
+
+
+async def test_async_client(url: str) -> None:
+    async with AsyncClient(f"{url}/v1") as client:
+        a, b = await client.embed(RELATED, model="minilm")
+    assert float(a @ b) == pytest.approx(COSINE, abs=5e-5)
+
+
+def test_errors_arrive_as_what_they_are(url: str) -> None:
+    with Client(url) as client:
+        with pytest.raises(ModelNotFound, match="'other'"):
+            client.embed(["a"], model="other")
+        with pytest.raises(InvalidInput) as caught:
+            client.embed(["a"], dimensions=64)
+        assert caught.value.param == "dimensions"
+        with pytest.raises(InvalidInput):
+            client.embed([])
+        assert client.embed(["a"]).shape == (1, 384)
+
+
+def test_official_openai_client_with_its_default_settings(url: str) -> None:
+    answer = OpenAI(base_url=f"{url}/v1", api_key="any").embeddings.create(model="minilm", input=RELATED)
+    a, b = (np.array(item.embedding) for item in answer.data)
+    assert float(a @ b) == pytest.approx(COSINE, abs=5e-5)
+    assert answer.usage.prompt_tokens == 20
+
+
+def test_stops_cleanly_on_sigterm(tmp_path: Path) -> None:
+    with serving("--api-key", "secret", log=tmp_path / "log") as (server, url):
+        with Client(url) as client, pytest.raises(AuthenticationFailed):
+            client.embed(["a"])
+        with Client(url, "secret") as client:
+            assert client.models() == ["model"]  # the folder's own name
+        assert "secret" not in " ".join(Path(f"/proc/{server.child('ivy')}/cmdline").read_text().split("\0"))
+        descendants = server.descendants()
+        assert len(descendants) >= 3  # Tulip, Ivy, a worker
+        assert server.stop() == 0
+        assert not list(filter(is_alive, descendants))
+        assert "Traceback" not in server.log
+
+
+def test_what_dies_comes_back(tmp_path: Path) -> None:
+    with serving(log=tmp_path / "log") as (server, url), Client(url) as client:
+
+        def answers() -> bool:
+            try:
+                return client.embed(["a"]).shape == (1, 384)
+            except Exception:
+                return False
+
+        ivy, tulip = server.child("ivy"), server.child("tulip")
+        (worker,) = _workers(ivy)
+
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: _workers(ivy) not in ([], [worker]))
+        eventually(answers)
+
+        os.kill(ivy, signal.SIGKILL)
+        eventually(lambda: ivy not in children(server.process.pid))
+        eventually(answers)
+        assert server.child("ivy") != ivy
+
+        os.kill(tulip, signal.SIGKILL)
+        eventually(lambda: httpx.get(f"{url}/ready").status_code == 503)
+        eventually(answers)
+        assert server.child("tulip") != tulip
+
+        assert server.stop(signal.SIGINT) == 0
+        assert server.log.count("starting it again") == 2
+
+
+def _workers(ivy: int) -> list[int]:
+    """Granian's worker processes: those children of its main process that serve."""
+    return [pid for pid in children(ivy) if is_alive(pid) and len(list(Path(f"/proc/{pid}/task").iterdir())) > 1]
+
+
+def test_nothing_is_left_over_when_the_supervisor_is_killed(tmp_path: Path) -> None:
+    with serving(log=tmp_path / "log") as (server, _):
+        descendants = server.descendants()
+        server.process.kill()
+        server.process.wait()
+        eventually(lambda: not list(filter(is_alive, descendants)), within_s=20)
+
+
+def test_a_taken_port_is_named(url: str, tmp_path: Path) -> None:
+    port = url.rpartition(":")[2]
+    second = ServeProcess("--port", port, log=tmp_path / "log")
+    assert second.process.wait(timeout=30) == 2
+    assert f"--port {port}" in second.log
+    assert "Traceback" not in second.log
+
+
+def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
+    server = ServeProcess("--device", "tpu", log=tmp_path / "log")
+    assert server.process.wait(timeout=60) == 2
+    assert "--device should be" in server.log
+    assert "Traceback" not in server.log
