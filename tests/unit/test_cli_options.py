@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rosebed.cli.options import config_arguments, config_options
+from rosebed.cli.options import SectionedCommand, config_arguments, config_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ def run(arguments: Sequence[str], *, exclude: tuple[str, ...] = (), **decided: A
     """Exit code, output and what the command was given."""
     configs: list[Outer] = []
 
-    @click.command()
-    @config_options(Outer, "outer", exclude=exclude)
+    @click.command(cls=SectionedCommand)
+    @config_options(Outer, "outer", section="Server", exclude=exclude)
     def command(outer: Callable[..., Outer]) -> None:
         configs.append(outer(**decided))
 
@@ -86,7 +86,7 @@ def test_a_bad_value_names_its_option(arguments: list[str], named: str) -> None:
 
 def test_help_is_the_docstring_under_the_field() -> None:
     help_text = " ".join(run(["--help"])[1].split())
-    assert "--host TEXT Where to listen. [required]" in help_text
+    assert "Server: --host TEXT Where to listen. [required]" in help_text
     assert "--max-length INTEGER Most tokens." in help_text
     assert "--rule [strict|lax] Which rule. [default: strict]" in help_text
     assert "--truncate / --no-truncate Whether to cut. [default: no-truncate]" in help_text

@@ -8,23 +8,27 @@ import click
 from rosebed import __version__
 
 COMMANDS = {
-    "serve": "rosebed.cli.serve",
-    "ivy": "rosebed.cli.ivy",
-    "tulip": "rosebed.cli.tulip",
-    "encode": "rosebed.cli.encode",
-    "inspect": "rosebed.cli.inspect",
+    "serve": "Serve a model over HTTP on this machine.",
+    "ivy": "Run the HTTP gateway in front of running inference servers.",
+    "tulip": "Run one inference server, without HTTP.",
+    "encode": "Print the vectors of texts.",
+    "inspect": "Say what a checkpoint is, and which file decides it.",
 }
-"""Name → the module whose `command` it is, in the order of `--help`."""
+"""Name → summary, in the order of `--help`. Each is `command` in `rosebed.cli.NAME`, imported when it is asked for."""
 
 
 class LazyCommands(click.Group):
-    """A group that knows its commands by name only."""
+    """A group that knows its commands by name and summary only, so that `--help` imports none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        return import_module(COMMANDS[cmd_name]).command if cmd_name in COMMANDS else None
+        return import_module(f"rosebed.cli.{cmd_name}").command if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

@@ -7,14 +7,14 @@ from itertools import islice
 import click
 
 from rosebed.cli.model import ChosenModel, model_options
-from rosebed.cli.options import config_options
+from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.rose.config import EngineConfig
 
 _CHUNK = 1024
 """Texts embedded at a time, so that a long input streams through."""
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @model_options
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--prompt", help="Put this text in front of every TEXT.")
@@ -23,7 +23,7 @@ _CHUNK = 1024
 @click.option(
     "--normalize/--no-normalize", default=None, help="Scale vectors to length 1; by default what the checkpoint says."
 )
-@config_options(EngineConfig, "engine")
+@config_options(EngineConfig, "engine", section="Engine")
 def command(
     model: ChosenModel,
     texts: tuple[str, ...],

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import click
 
-from rosebed.cli.options import config_options
+from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.ivy.config import IvyConfig
 
 
-@click.command()
-@config_options(IvyConfig, "ivy")
+@click.command(cls=SectionedCommand)
+@config_options(IvyConfig, "ivy", section="Gateway")
 def command(ivy: Callable[[], IvyConfig]) -> None:
     """Run the HTTP gateway in front of running inference servers.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rosebed.cli.options import config_options
+from rosebed.cli.options import SectionedOption, config_options
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
@@ -39,9 +39,16 @@ def model_options(command: Command) -> Command:
     """Add MODEL and its options; the command receives a `ChosenModel` as `model`."""
 
     @click.argument("model", metavar="MODEL")
-    @click.option("--revision", help="Branch, tag or commit, where MODEL is a hub id.")
-    @click.option("--hub-token", help="Access token of the hub; by default HF_TOKEN or the saved login.")
-    @config_options(ModelOverrides, "overrides")
+    @click.option(
+        "--revision", cls=SectionedOption, section="Model", help="Branch, tag or commit, where MODEL is a hub id."
+    )
+    @click.option(
+        "--hub-token",
+        cls=SectionedOption,
+        section="Model",
+        help="Access token of the hub; by default HF_TOKEN or the saved login.",
+    )
+    @config_options(ModelOverrides, "overrides", section="Model")
     @functools.wraps(command)
     def with_model(
         model: str,

@@ -17,12 +17,34 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class SectionedOption(click.Option):
+    """An option that knows under which heading `--help` lists it."""
+
+    def __init__(self, *declarations: Any, section: str, **settings: Any) -> None:
+        super().__init__(*declarations, **settings)
+        self.section = section
+
+
+class SectionedCommand(click.Command):
+    """A command whose `--help` lists its options by section, those without one first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
 def config_options(
-    config_type: type[Any], parameter: str, *, exclude: Collection[str] = ()
+    config_type: type[Any], parameter: str, *, section: str, exclude: Collection[str] = ()
 ) -> Callable[[Command], Command]:
     """Give a command one option per field of `config_type`, and per field of the configs inside it.
 
-    It receives `functools.partial(config_type, …)` as `parameter`, to call with the fields left out by `exclude`.
+    `--help` lists them under `section`. The command receives `functools.partial(config_type, …)` as `parameter`, to
+    call with the fields left out by `exclude`.
     """
 
     def decorate(command: Command) -> Command:
@@ -31,7 +53,7 @@ def config_options(
             arguments = _take(config_type, values, exclude)
             return command(**values, **{parameter: functools.partial(config_type, **arguments)})
 
-        for option in reversed(list(_options(config_type, exclude))):
+        for option in reversed(list(_options(config_type, section, exclude))):
             option(with_config)
         return with_config  # pyright: ignore[reportReturnType]
 
@@ -72,12 +94,14 @@ def _take(config_type: type[Any], values: dict[str, Any], exclude: Collection[st
     return arguments
 
 
-def _options(config_type: type[Any], exclude: Collection[str] = ()) -> Iterator[Callable[[Command], Command]]:
+def _options(
+    config_type: type[Any], section: str, exclude: Collection[str] = ()
+) -> Iterator[Callable[[Command], Command]]:
     for field, annotation in _chosen(config_type, exclude):
         if is_dataclass(annotation):
-            yield from _options(annotation)  # pyright: ignore[reportArgumentType]
+            yield from _options(annotation, section)  # pyright: ignore[reportArgumentType]
         else:
-            yield _option(field, annotation, _field_help(config_type)[field.name])
+            yield _option(field, annotation, section, _field_help(config_type)[field.name])
 
 
 def _chosen(config_type: type[Any], exclude: Collection[str]) -> Iterator[tuple[Field[Any], Any]]:
@@ -94,13 +118,15 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
-def _option(field: Field[Any], annotation: Any, text: str) -> Callable[[Command], Command]:
+def _option(field: Field[Any], annotation: Any, section: str, text: str) -> Callable[[Command], Command]:
     is_many = get_origin(annotation) is tuple
     flag = _flag(field.name, is_many=is_many)
     absent: dict[str, Any] = {"required": True} if _default(field) is MISSING else {"default": _default(field)}
     return click.option(
         f"{flag}/--no-{flag[2:]}" if annotation is bool else flag,
         field.name,
+        cls=SectionedOption,
+        section=section,
         type=_click_type(get_args(annotation)[0] if is_many else annotation),
         multiple=is_many,
         callback=_separated if is_many else None,

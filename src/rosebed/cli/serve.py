@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import click
-import httpx
 
 from rosebed.cli.model import ChosenModel, model_options
-from rosebed.cli.options import config_arguments, config_options
+from rosebed.cli.options import SectionedCommand, config_arguments, config_options
 from rosebed.cli.ports import reserved_port
 from rosebed.cli.supervisor import ChildCommand, Supervisor
 from rosebed.ivy.config import IvyConfig
@@ -25,11 +24,11 @@ GRACE_S = 10.0
 _POLL_S = 0.1
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @model_options
-@config_options(IvyConfig, "ivy", exclude=("tulips", "model", "revision", "overrides"))
-@config_options(TulipConfig, "tulip", exclude=("host", "port", "token_budget"))
-@config_options(EngineConfig, "engine")
+@config_options(IvyConfig, "ivy", section="Gateway", exclude=("tulips", "model", "revision", "overrides"))
+@config_options(TulipConfig, "tulip", section="Inference server", exclude=("host", "port", "token_budget"))
+@config_options(EngineConfig, "engine", section="Engine")
 def command(
     model: ChosenModel,
     ivy: Callable[..., IvyConfig],
@@ -96,6 +95,8 @@ def _url(gateway: IvyConfig) -> str:
 
 
 async def _wait_ready(url: str) -> None:
+    import httpx
+
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             try:

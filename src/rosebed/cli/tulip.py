@@ -5,15 +5,15 @@ from collections.abc import Callable
 import click
 
 from rosebed.cli.model import ChosenModel, model_options
-from rosebed.cli.options import config_options
+from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @model_options
-@config_options(TulipConfig, "tulip", exclude=("token_budget",))
-@config_options(EngineConfig, "engine")
+@config_options(TulipConfig, "tulip", section="Inference server", exclude=("token_budget",))
+@config_options(EngineConfig, "engine", section="Engine")
 def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callable[[], EngineConfig]) -> None:
     """Run one inference server: token ids in, vectors out, over gRPC.
 
