@@ -1,0 +1,65 @@
+"""`Supervisor` with small shell children in place of servers."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from rosebed.cli.supervisor import ChildCommand, Supervisor
+
+FOREVER = "sleep 60 & wait"
+STUBBORN = "trap '' TERM; sleep 60 & wait; sleep 60 & wait"
+
+
+def child(name: str, script: str) -> ChildCommand:
+    return ChildCommand(name=name, arguments=["sh", "-c", script], environment=dict(os.environ))
+
+
+async def at_once() -> None:
+    """Ready from the start."""
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_child_that_cannot_start_ends_the_others_with_its_exit_code(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    steady = child("steady", f"echo $$ > {pid_file}; {FOREVER}")
+    broken = child("broken", f"until [ -s {pid_file} ]; do sleep 0.01; done; exit 3")
+    assert await Supervisor([steady, broken], become_ready=never, grace_s=5).run() == 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+async def test_a_child_that_keeps_dying_ends_it(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    dying = child("dying", f"echo >> {starts}; sleep 0.1; kill -9 $$")
+    assert await Supervisor([dying, child("steady", FOREVER)], become_ready=at_once, grace_s=5).run() == 1
+    assert len(starts.read_text().splitlines()) == 4  # the first, and three more
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_it_in_reverse_order(tmp_path: Path, number: signal.Signals) -> None:
+    order = tmp_path / "order"
+    children = [child(name, f"trap 'echo {name} >> {order}; exit' TERM; {FOREVER}") for name in ("first", "second")]
+
+    async def signal_myself() -> None:
+        await asyncio.sleep(0.3)  # for the traps to be set
+        os.kill(os.getpid(), number)
+
+    assert await Supervisor(children, become_ready=signal_myself, grace_s=5).run() == 0
+    assert order.read_text().split() == ["second", "first"]
+
+
+async def test_a_child_that_does_not_stop_is_killed_with_what_it_started() -> None:
+    async def signal_myself() -> None:
+        await asyncio.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    started_s = time.monotonic()
+    assert await Supervisor([child("stubborn", STUBBORN)], become_ready=signal_myself, grace_s=0.3).run() == 0
+    assert time.monotonic() - started_s < 10
