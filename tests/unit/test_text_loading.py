@@ -136,12 +136,12 @@ def test_a_vocabulary_that_is_not_utf8(tmp_path: Path) -> None:
 def test_what_post_processors_add_is_learnt(tmp_path: Path) -> None:
     bert = load_tokenizer(bert_folder(tmp_path / "bert"), "bert")
     single, pair = SpecialTokenTemplate.probe(bert, 1), SpecialTokenTemplate.probe(bert, 2)
-    assert [gap.tolist() for gap in single.gaps] == [[2], [3]]
-    assert [gap.tolist() for gap in pair.gaps] == [[2], [3], [3]]
-    assert [types.tolist() for types in pair.gap_types] == [[0], [0], [1]]
+    assert single.gaps == ([2], [3])
+    assert pair.gaps == ([2], [3], [3])
+    assert pair.gap_types == ([0], [0], [1])
     assert (pair.text_types, single.num_tokens, pair.num_tokens) == ((0, 1), 2, 3)
     qwen = load_tokenizer(qwen_folder(tmp_path / "qwen"), "qwen3")
-    assert [gap.tolist() for gap in SpecialTokenTemplate.probe(qwen, 1).gaps] == [[], [256]]
+    assert SpecialTokenTemplate.probe(qwen, 1).gaps == ([], [256])
     plain = load_tokenizer(qwen_folder(tmp_path / "plain", appends_eos=False), "qwen3")
     assert SpecialTokenTemplate.probe(plain, 1).num_tokens == 0
     assert SpecialTokenTemplate.probe(plain, 2).num_tokens == 0
@@ -166,4 +166,4 @@ def test_what_post_processors_add_is_learnt(tmp_path: Path) -> None:
 )
 def test_other_post_processors(tmp_path: Path, processor: object, gaps: list[list[int]]) -> None:
     tokenizer = load_tokenizer(edit_tokenizer(bert_folder(tmp_path), post_processor=processor), "bert")
-    assert [gap.tolist() for gap in SpecialTokenTemplate.probe(tokenizer, 2).gaps] == gaps
+    assert list(SpecialTokenTemplate.probe(tokenizer, 2).gaps) == gaps

@@ -7,23 +7,19 @@ lets a text be encoded bare, cut, and dressed, without touching the shared token
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
-import numpy as np
 from tokenizers import Encoding, Tokenizer
-
-from rosebed.core.types import Int32Array
 
 _PROBE = "a"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SpecialTokenTemplate:
-    """The special tokens around one text, or around and between two."""
+    """The special tokens around one text, or around and between two. Ids are lists here: that is how they come."""
 
-    gaps: tuple[Int32Array, ...]
-    """Special token ids before the first text, between texts, after the last: num_texts + 1 arrays int32[k]."""
-    gap_types: tuple[Int32Array, ...]
+    gaps: tuple[list[int], ...]
+    """Special token ids before the first text, between texts, after the last: num_texts + 1 lists."""
+    gap_types: tuple[list[int], ...]
     """The segment of each of those tokens."""
     text_types: tuple[int, ...]
     """The segment of each text's own tokens."""
@@ -31,7 +27,7 @@ class SpecialTokenTemplate:
     @classmethod
     def bare(cls, num_texts: int) -> "SpecialTokenTemplate":
         """The template that adds nothing."""
-        empty = (np.zeros(0, np.int32),) * (num_texts + 1)
+        empty: tuple[list[int], ...] = ([],) * (num_texts + 1)
         return cls(gaps=empty, gap_types=empty, text_types=(0,) * num_texts)
 
     @classmethod
@@ -44,44 +40,45 @@ class SpecialTokenTemplate:
         """Special tokens in all."""
         return sum(map(len, self.gaps))
 
-    def token_ids(self, texts: Sequence[Int32Array]) -> Int32Array:
-        """int32[num_tokens + tokens of the texts]: the texts' bare ids with the special ones around them."""
+    def token_ids(self, texts: Sequence[list[int]]) -> list[int]:
+        """The texts' bare ids with the special ones around them."""
         return _interleave(self.gaps, texts)
 
-    def token_type_ids(self, texts: Sequence[Int32Array]) -> Int32Array | None:
+    def token_type_ids(self, texts: Sequence[list[int]]) -> list[int] | None:
         """Segment of each id that `token_ids` returns; None if all are zero."""
         if not self._has_types:
             return None
-        types = [np.full(len(ids), kind, np.int32) for ids, kind in zip(texts, self.text_types, strict=True)]
+        types = [[kind] * len(ids) for ids, kind in zip(texts, self.text_types, strict=True)]
         return _interleave(self.gap_types, types)
 
-    def strip(self, token_ids: Int32Array) -> Int32Array | None:
+    def strip(self, token_ids: list[int]) -> list[int] | None:
         """The bare ids of one dressed text; None if `token_ids` does not begin and end as a dressed text does."""
         before, after = self.gaps
-        stop = len(token_ids) - len(after)
-        if stop < len(before) or not (
-            np.array_equal(token_ids[: len(before)], before) and np.array_equal(token_ids[stop:], after)
-        ):
+        start, stop = len(before), len(token_ids) - len(after)
+        if stop < start or token_ids[:start] != before or token_ids[stop:] != after:
             return None
-        return token_ids[len(before) : stop]
+        return token_ids[start:stop]
 
     @cached_property
     def _has_types(self) -> bool:
-        return any(self.text_types) or any(bool(types.any()) for types in self.gap_types)
+        return any(self.text_types) or any(map(any, self.gap_types))
 
 
-def _interleave(gaps: Sequence[Int32Array], texts: Sequence[Int32Array]) -> Int32Array:
-    return np.concatenate([gaps[0], *chain.from_iterable(zip(texts, gaps[1:], strict=True))])
+def _interleave(gaps: Sequence[list[int]], texts: Sequence[list[int]]) -> list[int]:
+    joined = gaps[0].copy()
+    for text, gap in zip(texts, gaps[1:], strict=True):
+        joined += text
+        joined += gap
+    return joined
 
 
 def _split(encoding: Encoding, num_texts: int) -> SpecialTokenTemplate:
-    owners = np.array([-1 if owner is None else owner for owner in encoding.sequence_ids])
-    ids, types = np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32)
-    starts = [int(np.argmax(owners == text)) for text in range(num_texts)]
-    stops = [start + int(np.sum(owners == text)) for text, start in enumerate(starts)]
+    owners, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
+    starts = [owners.index(text) for text in range(num_texts)]
+    stops = [start + owners.count(text) for text, start in enumerate(starts)]
     gaps = list(zip([0, *stops], [*starts, len(ids)], strict=True))
     return SpecialTokenTemplate(
         gaps=tuple(ids[start:stop] for start, stop in gaps),
         gap_types=tuple(types[start:stop] for start, stop in gaps),
-        text_types=tuple(int(types[start]) for start in starts),
+        text_types=tuple(types[start] for start in starts),
     )

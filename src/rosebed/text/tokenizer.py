@@ -82,7 +82,7 @@ class TextTokenizer:
         """
         if len(ids) and (min(ids) < 0 or max(ids) >= self._spec.vocab_size):
             raise _out_of_vocabulary(ids, self._spec.vocab_size, index)
-        given = np.array(ids, np.int32)
+        given = list(ids)
         content = self._template.strip(given)
         if content is None:
             return self._dress((given,), index, _BARE, options)
@@ -109,7 +109,7 @@ class TextTokenizer:
             encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         except (TypeError, AttributeError):
             raise self._fault(rows, template, options) from None
-        ids = (np.array(encoding.ids, np.int32) for encoding in encodings)
+        ids = (encoding.ids for encoding in encodings)
         return [self._dress(tuple(islice(ids, len(row))), i, template, options) for i, row in enumerate(rows)]
 
     def _prepare(self, row: tuple[str, ...], options: TokenizeOptions) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class TextTokenizer:
         return complaint
 
     def _dress(
-        self, texts: tuple[Int32Array, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
+        self, texts: tuple[list[int], ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
         num_before = sum(map(len, texts)) + template.num_tokens
@@ -139,9 +139,10 @@ class TextTokenizer:
         kept = fit(texts, limit=limit, num_special=template.num_tokens, index=index, options=options)
         token_ids = template.token_ids(kept)
         num_cut = num_before - len(token_ids)
+        types = template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None
         return TokenizedInput(
-            token_ids=token_ids,
-            token_type_ids=template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None,
+            token_ids=np.array(token_ids, np.int32),
+            token_type_ids=None if types is None else np.array(types, np.int32),
             pool_spans=self._pool_spans(len(token_ids), num_cut, options),
             num_tokens_before=num_before if num_cut else 0,
         )

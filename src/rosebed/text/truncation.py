@@ -1,13 +1,12 @@
-"""Which tokens to keep when there are too many. Pure arithmetic on lengths and arrays."""
+"""Which tokens to keep when there are too many. Pure arithmetic on lengths and lists."""
 
 from rosebed.core.errors import ContextLengthExceeded, InvalidInput
-from rosebed.core.types import Int32Array
 from rosebed.text.tokenized import PairCut, Side, TokenizeOptions
 
 
 def fit(
-    texts: tuple[Int32Array, ...], *, limit: int, num_special: int, index: int, options: TokenizeOptions
-) -> tuple[Int32Array, ...]:
+    texts: tuple[list[int], ...], *, limit: int, num_special: int, index: int, options: TokenizeOptions
+) -> tuple[list[int], ...]:
     """The bare ids of one text or of a pair, cut so that they and their special tokens number at most `limit`.
 
     ContextLengthExceeded for `input[index]` if they number more and `options` does not allow cutting, or if the text
@@ -30,7 +29,7 @@ def fit(
     return keep(texts[0], first, options.side), keep(texts[1], second, options.side)
 
 
-def keep(token_ids: Int32Array, num_kept: int, side: Side) -> Int32Array:
+def keep(token_ids: list[int], num_kept: int, side: Side) -> list[int]:
     """The first `num_kept` ids, or the last where the left side is cut. All if there are no more than that."""
     if len(token_ids) <= num_kept:
         return token_ids
