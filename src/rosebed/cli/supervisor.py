@@ -82,28 +82,28 @@ class Supervisor:
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        for command in self._commands:
-            await self._start(command)
-        tasks = [asyncio.create_task(self._keep(command)) for command in self._commands]
-        readiness = asyncio.create_task(self._note_readiness())
-        stop = asyncio.create_task(stopped.wait())
         try:
-            return await self._first_end(stop, tasks)
+            for command in self._commands:
+                await self._start(command)
+            return await self._first_end(stopped)
         finally:
-            for task in (*tasks, readiness, stop):
-                task.cancel()
             await self._stop_all()
 
-    async def _first_end(self, stop: asyncio.Task[bool], tasks: list[asyncio.Task[None]]) -> int:
-        done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        if stop in done:
-            return 0
+    async def _first_end(self, stopped: asyncio.Event) -> int:
+        stop = asyncio.create_task(stopped.wait())
+        readiness = asyncio.create_task(self._note_readiness())
+        kept = [asyncio.create_task(self._keep(command)) for command in self._commands]
         try:
-            await done.pop()
+            done, _ = await asyncio.wait([stop, *kept], return_when=asyncio.FIRST_COMPLETED)
+            if stop not in done:
+                await done.pop()
         except ChildFailed as failure:
             log.error("%s: giving up", failure)
             return failure.exit_code
-        raise AssertionError("a kept child ends only by ChildFailed")
+        finally:
+            for task in (stop, readiness, *kept):
+                task.cancel()
+        return 0
 
     async def _note_readiness(self) -> None:
         await self._become_ready()
@@ -114,7 +114,7 @@ class Supervisor:
         budget = RestartBudget()
         while True:
             exit_code = await self._processes[command.name].wait()
-            _kill_group(self._processes[command.name].pid)  # what the child started must not outlive it
+            _kill_group(self._processes[command.name].pid)
             if not self._is_ready or not budget.spend(time.monotonic()):
                 raise ChildFailed(command.name, exit_code)
             log.error("%s ended with %s: starting it again", command.name, _describe(exit_code))
@@ -142,11 +142,12 @@ class Supervisor:
                 await process.wait()
         except TimeoutError:
             log.error("%s did not stop within %g s: killing it", name, self._grace_s)
-            _kill_group(process.pid)
-            await process.wait()
+        _kill_group(process.pid)
+        await process.wait()
 
 
 def _kill_group(leader: int) -> None:
+    """Whatever the child started must not outlive it."""
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
