@@ -73,6 +73,14 @@ def write_checkpoint(name: str, folder: Path) -> Any:
     return model
 
 
+def shard(folder: Path) -> None:
+    """Split model.safetensors into several files and an index."""
+    model = transformers.AutoModel.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 2
+
+
 def rewrite_json(path: Path, changes: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 

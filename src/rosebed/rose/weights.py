@@ -95,9 +95,10 @@ def match_names(model: Loadable, tensors: CheckpointTensors) -> list[Source]:
 
 def _sources(model: Loadable) -> Iterator[Source]:
     for parameter, _ in model.named_parameters():
-        *path, module, leaf = parameter.split(".")
-        parts = model.FUSED.get(module, (module,))
-        yield Source(parameter, tuple(".".join((*path, part, leaf)) for part in parts))
+        owner, _, leaf = parameter.rpartition(".")
+        parent, dot, module = owner.rpartition(".")
+        parts = model.FUSED.get(module)
+        yield Source(parameter, tuple(f"{parent}{dot}{part}.{leaf}" for part in parts) if parts else (parameter,))
 
 
 def _tensors_of(sources: Iterable[Source]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rosebed.core.errors import CheckpointError
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import Batch, Int32Array, OutputKind
 from rosebed.rose.checkpoint_tensors import PickledTensors
@@ -73,12 +74,17 @@ def load_token_heads(folder: Path, hidden_size: int, device: torch.device) -> di
     for kind, head_class in _HEADS.items():
         path = folder / head_class.FILE
         if path.is_file():
-            tensors = PickledTensors(path)
-            with torch.device("meta"):
-                head = head_class(hidden_size, len(tensors.read("bias")))
-            load_weights(head, tensors, dtype=torch.float32, device=device)
-            heads[kind] = head
+            heads[kind] = _load(head_class, PickledTensors(path), hidden_size, device)
     return heads
+
+
+def _load(head_class: type[TokenHead], tensors: PickledTensors, hidden_size: int, device: torch.device) -> TokenHead:
+    if "bias" not in tensors.names:
+        raise CheckpointError(f"{tensors.origin} should hold 'weight' and 'bias', not {', '.join(tensors.names)}")
+    with torch.device("meta"):
+        head = head_class(hidden_size, len(tensors.read("bias")))
+    load_weights(head, tensors, dtype=torch.float32, device=device)
+    return head
 
 
 def token_rows(batch: Batch, kind: OutputKind) -> tuple[Int32Array, Int32Array]:

@@ -1,0 +1,154 @@
+"""The CPU engine's promises: what a step returns, when, and what it leaves for the next."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rose_checkpoints import load, make_sequence, pack, random_ids, reference_hidden_states, write_checkpoint
+
+from rosebed.core.engine import Completion, Engine, LazyTensor
+from rosebed.core.errors import StepFailed
+from rosebed.core.outputs import OutputSpec, RowsPer
+from rosebed.core.types import OutputKind, Sequence, whole_span
+from rosebed.rose.config import EngineConfig
+from rosebed.rose.cpu_engine import CpuEngine
+
+DIM = 64
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    folder = tmp_path_factory.mktemp("bert")
+    return write_checkpoint("bert", folder), folder
+
+
+@pytest.fixture
+def engine(checkpoint: tuple[Any, Path]) -> CpuEngine:
+    return load(checkpoint[1])
+
+
+def test_info(engine: CpuEngine, checkpoint: tuple[Any, Path]) -> None:
+    info = engine.info
+    as_engine: Engine = engine  # pyright holds it to the protocol
+    assert as_engine.completion is Completion.CALLBACK
+    assert (info.architecture, info.dtype, info.device) == ("BertModel", "float32", "cpu")
+    assert (info.vocab_size, info.type_vocab_size, info.max_length) == (300, 2, 150)
+    assert info.outputs == {OutputKind.DENSE: OutputSpec(rows_per=RowsPer.SPAN, dim=DIM)}
+    assert (info.normalize, info.max_in_flight, info.model) == (False, 2, str(checkpoint[1]))
+
+
+def test_spans_dimensions_and_normalize_are_per_sequence(engine: CpuEngine, checkpoint: tuple[Any, Path]) -> None:
+    spans = np.array([[0, 4], [2, 9], [9, 10]], np.int32)
+    sequences = (
+        make_sequence(random_ids(10), pool_spans=spans, dimensions=16, normalize=True),
+        make_sequence(random_ids(70, seed=1)),
+        make_sequence(random_ids(5, seed=2), normalize=True),
+    )
+    lazy = engine.step(pack(*sequences))
+    result = lazy.result()
+    states = [reference_hidden_states("bert", checkpoint[0], sequence).numpy() for sequence in sequences]
+    chunks = np.stack([states[0][start:end].mean(0)[:16] for start, end in spans])
+    chunks /= np.linalg.norm(chunks, axis=1, keepdims=True)
+    np.testing.assert_allclose(result.rows(OutputKind.DENSE, 0)[:, :16], chunks, atol=1e-5)
+    assert (result.rows(OutputKind.DENSE, 0)[:, 16:] == 0).all()
+    np.testing.assert_allclose(result.rows(OutputKind.DENSE, 1)[0], states[1].mean(0), atol=1e-5)
+    unit = states[2].mean(0) / np.linalg.norm(states[2].mean(0))
+    np.testing.assert_allclose(result.rows(OutputKind.DENSE, 2)[0], unit, atol=1e-5)
+    assert result.device_ns > 0
+    lazy.release()
+
+
+def test_a_zero_vector_stays_zero_when_normalised() -> None:
+    from rosebed.rose.ops.reference import finalize_dense
+
+    vectors = torch.tensor([[0.0, 0.0], [3.0, 4.0], [torch.inf, 1.0], [3e30, 1.0]])
+    rows, finite = finalize_dense(vectors, torch.full((4,), 2, dtype=torch.int32), torch.ones(4, dtype=torch.bool))
+    assert rows[:2].tolist() == [[0, 0], [pytest.approx(0.6), pytest.approx(0.8)]]
+    assert finite.tolist() == [True, True, False, False]
+
+
+def test_a_failed_step_says_why_and_leaves_the_next_unharmed(engine: CpuEngine) -> None:
+    good = pack(make_sequence(random_ids(9)))
+    lazy = engine.step(good)
+    expected = lazy.result().output(OutputKind.DENSE).copy()
+    lazy.release()
+    bad = engine.step(pack(make_sequence(np.array([5, 10_000], np.int32))))
+    after = engine.step(good)
+    with pytest.raises(StepFailed, match="index out of range"):
+        bad.result()
+    assert bad.ready()
+    np.testing.assert_array_equal(after.result().output(OutputKind.DENSE), expected)
+    bad.release()
+    after.release()
+
+
+def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine) -> None:
+    seen: list[tuple[str, int]] = []
+    lazies: list[LazyTensor] = []
+    both_done = threading.Event()
+    for name in ("first", "second"):
+        lazy = engine.step(pack(make_sequence(random_ids(100))))
+        lazy.add_done_callback(lambda name=name: seen.append((name, threading.get_ident())))
+        lazies.append(lazy)
+    lazies[1].add_done_callback(both_done.set)
+    assert both_done.wait(5)
+    assert threading.get_ident() not in {thread for _, thread in seen}
+    assert [name for name, _ in seen] == ["first", "second"]
+    assert all(lazy.ready() for lazy in lazies)
+    lazies[0].add_done_callback(lambda: seen.append(("late", threading.get_ident())))
+    assert seen[-1] == ("late", threading.get_ident())
+
+
+def test_two_results_may_be_held_and_no_more(engine: CpuEngine) -> None:
+    batch = pack(make_sequence(random_ids(5)))
+    first, second = engine.step(batch), engine.step(batch)
+    with pytest.raises(RuntimeError, match="release one first"):
+        engine.step(batch)
+    first.result()
+    first.release()
+    first.release()  # gives back once
+    third = engine.step(batch)
+    with pytest.raises(RuntimeError, match="release one first"):
+        engine.step(batch)
+    np.testing.assert_array_equal(second.result().output(OutputKind.DENSE), third.result().output(OutputKind.DENSE))
+
+
+def test_a_result_stays_as_it_was_while_the_next_step_runs(engine: CpuEngine) -> None:
+    first = engine.step(pack(make_sequence(random_ids(5))))
+    before = first.result().output(OutputKind.DENSE).copy()
+    engine.step(pack(make_sequence(random_ids(50, seed=1)))).result()
+    np.testing.assert_array_equal(first.result().output(OutputKind.DENSE), before)
+
+
+def test_warm_up_leaves_both_buffers_free_and_close_waits(engine: CpuEngine) -> None:
+    engine.warm_up()
+    lazies = [engine.step(pack(make_sequence(random_ids(120)))) for _ in range(2)]
+    engine.close()
+    assert all(lazy.ready() for lazy in lazies)
+
+
+def test_only_sequences_that_want_it_get_a_dense_row(checkpoint: tuple[Any, Path]) -> None:
+    engine = load(checkpoint[1])
+    unwanted = Sequence(token_ids=random_ids(4), pool_spans=whole_span(4), outputs=frozenset())
+    wanted = make_sequence(random_ids(6))
+    lazy = engine.step(pack(unwanted, wanted, unwanted))
+    alone = engine.step(pack(wanted))
+    result = lazy.result()
+    assert result.output(OutputKind.DENSE).shape == (1, DIM)
+    np.testing.assert_allclose(
+        result.rows(OutputKind.DENSE, 1), alone.result().output(OutputKind.DENSE), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_number_of_threads_holds_on_the_thread_that_steps_alone(checkpoint: tuple[Any, Path]) -> None:
+    outside = torch.get_num_threads()
+    engine = load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1))
+    seen: list[int] = []
+    lazy = engine.step(pack(make_sequence(random_ids(100))))
+    lazy.add_done_callback(lambda: seen.append(torch.get_num_threads()))
+    lazy.result()
+    engine.close()
+    assert (seen, torch.get_num_threads()) == ([1], outside)
