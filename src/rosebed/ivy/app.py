@@ -1,0 +1,138 @@
+"""Puts one worker together: model, replicas, routes. The only module of the gateway that knows all the others."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.dialects.openai import OpenAI, error_body
+from rosebed.ivy.dialects.tei import Tei
+from rosebed.ivy.directory import ModelDirectory
+from rosebed.ivy.embedding import EmbeddingService
+from rosebed.ivy.http.api_document import api_document
+from rosebed.ivy.http.api_page import api_page
+from rosebed.ivy.http.call import Call
+from rosebed.ivy.http.disconnects import DisconnectWatch
+from rosebed.ivy.http.endpoint import ANY_METHOD, Endpoint, Operation, Resource, not_found
+from rosebed.ivy.http.reply import Reply
+from rosebed.ivy.metrics import Metrics
+from rosebed.ivy.status import Status
+from rosebed.ivy.upstream.balancer import Balancer
+
+SAMPLE_INTERVAL_S = 1.0
+
+
+class _Application(Starlette):
+    """Starlette without its two exception middlewares: endpoints answer every error, and 14 µs a request are saved."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self.router
+
+
+def create_app(config: IvyConfig, *, metrics_folder: Path | None = None) -> Starlette:
+    """One worker's ASGI application. Workers of one server share `metrics_folder`."""
+    return _Worker(config, metrics_folder).application()
+
+
+class _Worker:
+    def __init__(self, config: IvyConfig, metrics_folder: Path | None) -> None:
+        self._config = config
+        self._disconnects = DisconnectWatch()
+        self._metrics = Metrics(config.tulips, metrics_folder)
+        self._directory = ModelDirectory(config)
+        self._balancer = Balancer(
+            config.tulips, self._directory.accept, on_retry=lambda: self._metrics.count("upstream_retries", 1)
+        )
+        self._service = EmbeddingService(
+            self._directory,
+            self._balancer,
+            self._metrics.count,
+            max_inputs=config.max_inputs,
+            auto_truncate=config.auto_truncate,
+        )
+        self._status = Status(self._balancer, self._metrics, self._disconnects)
+
+    def application(self) -> Starlette:
+        resources = self._resources()
+        application = _Application(
+            routes=[Route(resource.path, self._endpoint(resource)) for resource in resources], lifespan=self._lifespan
+        )
+        application.router.redirect_slashes = False
+        application.router.default = self._endpoint(_unmatched())
+        return application
+
+    def _resources(self) -> list[Resource]:
+        config = self._config
+        openai = OpenAI(self._service, self._directory, max_body_bytes=config.max_body_bytes).resources()
+        tei = Tei(
+            self._directory, error_body, max_body_bytes=config.max_body_bytes, max_inputs=config.max_inputs
+        ).resources()
+        versioned = [replace(resource, path=f"/v1{resource.path}") for resource in openai]
+        return _with_description([*versioned, *openai, *tei, *self._status.resources(error_body)])
+
+    def _endpoint(self, resource: Resource) -> Endpoint:
+        return Endpoint(
+            resource,
+            api_key=self._config.api_key,
+            observer=self._metrics.route(resource.path),
+            disconnects=self._disconnects,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _application: Starlette) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            stack.callback(self._service.close)
+            if self._config.model is not None:
+                await self._directory.load(self._config.model)
+            for work in (self._balancer.run(), self._disconnects.run(), self._sample()):
+                await stack.enter_async_context(_background(work))
+            yield
+
+    async def _sample(self) -> None:
+        while True:
+            self._status.sample()
+            await asyncio.sleep(SAMPLE_INTERVAL_S)
+
+
+def _unmatched() -> Resource:
+    """Every path that nothing else answers."""
+    operation = Operation(handler=not_found, summary="Nothing")
+    return Resource(path="unmatched", operations={ANY_METHOD: operation}, error_shape=error_body, is_open=True)
+
+
+def _with_description(resources: list[Resource]) -> list[Resource]:
+    """The same, and two routes that describe them all, themselves included."""
+
+    async def document(_call: Call) -> Reply:
+        return Reply(200, orjson.dumps(described))
+
+    async def page(_call: Call) -> Reply:
+        return Reply(200, api_page(described), content_type=b"text/html; charset=utf-8")
+
+    operations = {
+        "/openapi.json": Operation(handler=document, summary="This API as an OpenAPI document"),
+        "/docs": Operation(handler=page, summary="This API as a page to read"),
+    }
+    all_resources = resources + [
+        Resource(path=path, operations={"GET": operation}, error_shape=error_body)
+        for path, operation in operations.items()
+    ]
+    described = api_document(all_resources)
+    return all_resources
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[None, None, None]) -> AsyncGenerator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,0 +1,81 @@
+"""The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rosebed.core.errors import InvalidInput
+from rosebed.ivy.directory import ModelDirectory
+from rosebed.ivy.model import ServedModel
+from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
+from rosebed.ivy.upstream.balancer import Balancer
+from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
+
+MAX_INLINE_CHARACTERS = 2048
+"""More text than this is tokenized off the event loop: about a millisecond's worth, well above a thread's hand-over."""
+
+
+Count = Callable[[str, int], None]
+"""Adds to a counter of that name."""
+
+
+class EmbeddingService:
+    """Texts in, vectors out. One per worker."""
+
+    def __init__(
+        self,
+        directory: ModelDirectory,
+        balancer: Balancer,
+        count: Count,
+        *,
+        max_inputs: int,
+        auto_truncate: bool,
+    ) -> None:
+        self._directory = directory
+        self._balancer = balancer
+        self._count = count
+        self._max_inputs = max_inputs
+        self._auto_truncate = auto_truncate
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="tokenize")
+
+    async def embed(self, request: EmbeddingsRequest) -> EmbeddingsAnswer:
+        """The vectors of all inputs, or the error of the first that failed."""
+        model = self._directory.find(request.model)
+        self._check_count(request.num_inputs)
+        tokenized = await self._tokenize(model, request)
+        rows = await self._balancer.embed(model.sequences(tokenized, request), request.lane)
+        answer = EmbeddingsAnswer(
+            vectors=[spans[0] for spans in rows],
+            model=request.model or model.names[0],
+            num_tokens=sum(item.num_tokens for item in tokenized),
+            truncated_from={i: item.num_tokens_before for i, item in enumerate(tokenized) if item.num_tokens_before},
+        )
+        self._count("inputs", len(rows))
+        self._count("tokens", answer.num_tokens)
+        self._count("truncated_inputs", len(answer.truncated_from))
+        return answer
+
+    def _check_count(self, num_inputs: int) -> None:
+        if num_inputs == 0:
+            raise InvalidInput("input should hold at least one text or token list", param="input")
+        if num_inputs > self._max_inputs:
+            raise InvalidInput(
+                f"input holds {num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)", param="input"
+            )
+
+    async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
+        options = model.tokenize_options(request, auto_truncate=self._auto_truncate)
+        if request.token_ids:
+            return [model.tokenizer.wrap_token_ids(ids, i, options) for i, ids in enumerate(request.token_ids)]
+        if _num_characters(request, options) <= MAX_INLINE_CHARACTERS:
+            return model.tokenizer.tokenize(request.texts, options)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, model.tokenizer.tokenize, request.texts, options)
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _num_characters(request: EmbeddingsRequest, options: TokenizeOptions) -> int:
+    return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt)

@@ -1,0 +1,1 @@
+"""One HTTP exchange: reading it, answering it, failing it. Knows no embeddings, no models, no replicas."""

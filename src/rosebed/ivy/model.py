@@ -1,0 +1,79 @@
+"""The served model as the gateway knows it: names, limits, prompts, tokenizer. Knows no weights."""
+
+from pathlib import Path
+
+from rosebed.core.checkpoint import CheckpointFiles
+from rosebed.core.dimensions import check_dimensions
+from rosebed.core.hub import resolve_model_folder
+from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.core.types import Sequence
+from rosebed.ivy.request import EmbeddingsRequest
+from rosebed.text.prompts import resolve_prompt
+from rosebed.text.tokenizer import TextTokenizer, TokenizedInput, TokenizeOptions
+
+
+class ServedModel:
+    """One model, read once at start and never changed. Safe to share between threads."""
+
+    def __init__(self, spec: ModelSpec, tokenizer: TextTokenizer, names: tuple[str, ...]) -> None:
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.names = names
+        """What it answers to; the first is its own name."""
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        *,
+        revision: str | None = None,
+        overrides: ModelOverrides = ModelOverrides(),
+        names: tuple[str, ...] = (),
+    ) -> "ServedModel":
+        """Read a folder, or a hub repository. CheckpointError or ConfigError says why it cannot be served."""
+        spec = read_spec(model, revision=revision, overrides=overrides)
+        return cls(spec, TextTokenizer.load(spec), names or (model_name(model, spec.folder),))
+
+    def tokenize_options(self, request: EmbeddingsRequest, *, auto_truncate: bool) -> TokenizeOptions:
+        """How the request's inputs become tokens. InvalidInput for an unknown prompt name."""
+        wants_cut = request.truncate_to is not None or auto_truncate
+        return TokenizeOptions(
+            prompt=resolve_prompt(
+                self.spec, prompt=request.prompt, prompt_name=request.prompt_name, input_type=request.input_type
+            ),
+            truncate=wants_cut if request.truncate is None else request.truncate,
+            truncate_to=request.truncate_to,
+            side=request.side,
+            add_special_tokens=request.add_special_tokens,
+        )
+
+    def sequences(self, tokenized: list[TokenizedInput], request: EmbeddingsRequest) -> list[Sequence]:
+        """What replicas are to compute. InvalidInput for `dimensions` that this model does not give."""
+        dimensions = check_dimensions(self.spec, request.dimensions)
+        return [
+            Sequence(
+                token_ids=item.token_ids,
+                pool_spans=item.pool_spans,
+                token_type_ids=item.token_type_ids,
+                dimensions=dimensions,
+                normalize=request.normalize,
+                index=index,
+            )
+            for index, item in enumerate(tokenized)
+        ]
+
+    def probe(self) -> Sequence:
+        """A small real input, to see a replica at work."""
+        (tokenized,) = self.tokenizer.tokenize(["ready?"])
+        return Sequence(token_ids=tokenized.token_ids, pool_spans=tokenized.pool_spans)
+
+
+def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) -> ModelSpec:
+    """What a folder or hub repository holds, its tokenizer not yet read."""
+    folder = resolve_model_folder(model, revision=revision)
+    return resolve_model_spec(CheckpointFiles.read(folder), overrides)
+
+
+def model_name(model: str, folder: Path) -> str:
+    """The name a model has unless the operator gives one: its hub id, or its folder's own name."""
+    return folder.resolve().name if Path(model).expanduser().is_dir() else model

@@ -1,0 +1,75 @@
+"""Runs the gateway: Granian in front of N worker processes. Knows of the application only how to make it."""
+
+import gc
+import logging
+import socket
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops, RuntimeModes
+from starlette.types import ASGIApp
+
+from rosebed.core.errors import ConfigError
+from rosebed.ivy.app import create_app
+from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.model import read_spec
+
+_log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 10
+"""Workers still busy this long after a stop are killed."""
+
+
+def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. `on_listening` is told the port, before the workers are up.
+
+    ConfigError or CheckpointError for what cannot work; SystemExit, not 0, if the workers keep failing.
+    """
+    if config.model is not None:
+        read_spec(config.model, revision=config.revision, overrides=config.overrides)
+    with _reserved_port(config.host, config.port) as port, tempfile.TemporaryDirectory() as metrics_folder:
+        server = Granian(
+            target="rosebed.ivy",  # only a name: the loader below makes the application
+            address=config.host,
+            port=port,
+            interface=Interfaces.ASGI,
+            workers=config.workers,
+            loop=Loops.uvloop,
+            http=HTTPModes.http1,
+            runtime_mode=RuntimeModes.st,
+            websockets=False,
+            log_enabled=False,
+            respawn_failed_workers=True,
+            workers_kill_timeout=STOP_GRACE_S,
+        )
+        load = partial(load_worker, replace(config, port=port), Path(metrics_folder))
+        if on_listening is not None:
+            server.on_startup(partial(on_listening, port))
+        _log.info("listening on http://%s:%d with %d workers", config.host, port, config.workers)
+        server.serve(target_loader=load, wrap_loader=False)
+
+
+def load_worker(config: IvyConfig, metrics_folder: Path) -> ASGIApp:
+    """The application, in a worker process. What exists by then is kept from the garbage collector's full passes."""
+    application = create_app(config, metrics_folder=metrics_folder)
+    gc.freeze()
+    return application
+
+
+@contextmanager
+def _reserved_port(host: str, port: int) -> Generator[int]:
+    """The port to listen on, chosen here if `port` is 0: each worker binds it by itself, so all need the same."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as reservation:
+        # Bound but never listening, it gets no connections; sharing the port lets the workers listen on it.
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            reservation.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"--host {host} --port {port} cannot be listened on: {error.strerror}") from error
+        yield reservation.getsockname()[1]

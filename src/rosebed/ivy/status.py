@@ -1,0 +1,52 @@
+"""What operators and their tools ask: is it alive, is it ready, what does it count."""
+
+import orjson
+
+from rosebed.core.errors import Unavailable
+from rosebed.ivy.exposition import CONTENT_TYPE, exposition
+from rosebed.ivy.http.call import Call
+from rosebed.ivy.http.disconnects import DisconnectWatch
+from rosebed.ivy.http.endpoint import Operation, Resource
+from rosebed.ivy.http.faults import ErrorShape
+from rosebed.ivy.http.reply import Reply
+from rosebed.ivy.metrics import Metrics
+from rosebed.ivy.upstream.balancer import Balancer
+
+
+class Status:
+    """Health, readiness and metrics of one worker; the metrics are those of all workers."""
+
+    def __init__(self, balancer: Balancer, metrics: Metrics, disconnects: DisconnectWatch) -> None:
+        self._balancer = balancer
+        self._metrics = metrics
+        self._disconnects = disconnects
+
+    def resources(self, error_shape: ErrorShape) -> list[Resource]:
+        health = {"GET": Operation(handler=self.health, summary="Whether this process lives")}
+        ready = {"GET": Operation(handler=self.ready, summary="Whether an inference server has answered")}
+        metrics = {"GET": Operation(handler=self.metrics, summary="Counters, in Prometheus's text format")}
+        return [
+            Resource(path="/health", operations=health, error_shape=error_shape, is_open=True),
+            Resource(path="/ping", operations=health, error_shape=error_shape, is_open=True),
+            Resource(path="/ready", operations=ready, error_shape=error_shape, is_open=True),
+            Resource(path="/metrics", operations=metrics, error_shape=error_shape),
+        ]
+
+    async def health(self, _call: Call) -> Reply:
+        """This worker answers, whatever its replicas do."""
+        return Reply(200, orjson.dumps({"status": "ok"}))
+
+    async def ready(self, _call: Call) -> Reply:
+        """A replica counts as ready once it has computed a real input for this worker."""
+        num_ready = len(self._balancer.ready)
+        if not num_ready:
+            raise Unavailable("no inference server is ready")
+        return Reply(200, orjson.dumps({"status": "ready", "replicas": num_ready}))
+
+    async def metrics(self, _call: Call) -> Reply:
+        self.sample()
+        return Reply(200, exposition(self._metrics.total()), content_type=CONTENT_TYPE)
+
+    def sample(self) -> None:
+        """Write down this worker's gauges, where a scrape that another worker answers finds them."""
+        self._metrics.sample(len(self._disconnects), self._balancer.replicas)

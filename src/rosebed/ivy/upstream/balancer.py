@@ -1,0 +1,86 @@
+"""All replicas as one: picks by outstanding tokens, splits large requests, joins answers, asks again once."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as AnySequence
+
+from rosebed.core.errors import RosebedError, Unavailable, error_from_code, mapping_of
+from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
+from rosebed.ivy.upstream.replica import Accept, Replica
+from rosebed.ivy.upstream.shares import split
+from rosebed.proto.codec import ReplyRows
+
+
+class Balancer:
+    """The replicas of one worker."""
+
+    def __init__(self, targets: AnySequence[str], accept: Accept, on_retry: Callable[[], None]) -> None:
+        """`on_retry` is called for each request sent again because a replica went away."""
+        self.replicas = tuple(Replica(target, accept) for target in targets)
+        self._on_retry = on_retry
+
+    @property
+    def ready(self) -> list[Replica]:
+        """The replicas that can be asked now."""
+        return [replica for replica in self.replicas if replica.ready]
+
+    async def run(self) -> None:
+        """Keep every replica connected until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for replica in self.replicas:
+                group.create_task(replica.run())
+
+    async def embed(self, sequences: AnySequence[Sequence], lane: Lane) -> list[Float32Array]:
+        """Each sequence's dense rows, float32[num_spans, dim], in order.
+
+        Unavailable if no replica is ready; a replica's refusal as it is; for sequences that failed, the error of the
+        first one, naming it.
+        """
+        ready = self.ready
+        if not ready:
+            raise Unavailable("no inference server is ready")
+        shares = split(
+            [sequence.num_tokens for sequence in sequences],
+            [replica.outstanding_tokens for replica in ready],
+            min(replica.max_request_sequences for replica in ready),
+        )
+        if len(shares) == 1:
+            return join([await self._ask(ready[shares[0].replica], sequences, lane)])
+        tasks = [
+            asyncio.create_task(self._ask(ready[share.replica], sequences[share.start : share.stop], lane))
+            for share in shares
+        ]
+        try:
+            return join(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()  # one share was refused, or the client left: the others are not wanted either
+
+    async def _ask(self, replica: Replica, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
+        try:
+            return await replica.request(sequences, lane)
+        except Unavailable:  # it went away, or takes nothing now; a second replica may be better off
+            others = [other for other in self.ready if other is not replica]
+            if not others:
+                raise
+            self._on_retry()
+            return await min(others, key=lambda other: other.outstanding_tokens).request(sequences, lane)
+
+
+def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
+    """The rows of all shares, in order. Raises the first sequence's error, counted over all of them."""
+    rows: list[Float32Array] = []
+    for reply in replies:
+        if reply.errors:
+            index = min(reply.errors)
+            raise _named(reply.errors[index], len(rows) + index)
+        num_sequences = len(reply.row_starts[OutputKind.DENSE]) - 1
+        rows += [reply.rows(OutputKind.DENSE, index) for index in range(num_sequences)]
+    return rows
+
+
+def _named(error: RosebedError, index: int) -> RosebedError:
+    """The same error, saying which input it befell."""
+    named = error_from_code(mapping_of(error).code, f"input[{index}]: {error.message}")
+    named.param = f"input[{index}]"
+    return named

@@ -1,0 +1,119 @@
+"""One inference server: connected to, checked, tried, used until it goes, connected to again."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence as AnySequence
+from contextlib import AsyncExitStack
+
+import grpc
+
+from rosebed.core.errors import FingerprintMismatch, RosebedError, SetupError
+from rosebed.core.types import Lane, Sequence
+from rosebed.ivy.upstream.stream import ReplicaLost, Stream, running
+from rosebed.proto.codec import ReplicaInfo, ReplyRows, info_of
+from rosebed.proto.rosebed_pb2 import InfoRequest
+from rosebed.proto.rosebed_pb2_grpc import TulipStub
+
+Accept = Callable[[ReplicaInfo], Awaitable[Sequence]]
+"""Decides whether a replica serves the right model, and gives a sequence to try it with; raises to refuse."""
+
+FIRST_BACKOFF_S = 0.05
+LONGEST_BACKOFF_S = 1.0
+INFO_TIMEOUT_S = 10.0
+
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Each attempt connects anew: the process-wide pool would keep an old attempt's growing backoff.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A host that vanished without a word is noticed by its silence. Tulip allows a ping every five seconds.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Replica:
+    """A connection that heals itself, and the tokens in flight over it."""
+
+    def __init__(self, target: str, accept: Accept) -> None:
+        self.target = target
+        """HOST:PORT."""
+        self.outstanding_tokens = 0
+        """Tokens this worker asked for and has not got back."""
+        self.max_request_sequences = 1
+        self._accept = accept
+        self._streams: Mapping[Lane, Stream] = {}
+        self._last_reason = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has answered a real request on this connection."""
+        return bool(self._streams)
+
+    async def request(self, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
+        """The rows of `sequences`; ReplicaLost if the connection is or goes away."""
+        stream = self._streams.get(lane)
+        if stream is None:
+            raise ReplicaLost(f"{self.target} is not connected")
+        num_tokens = sum(sequence.num_tokens for sequence in sequences)
+        self.outstanding_tokens += num_tokens
+        try:
+            return await stream.request(sequences)
+        finally:
+            self.outstanding_tokens -= num_tokens
+
+    async def run(self) -> None:
+        """Stay connected until cancelled."""
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            try:
+                await self._connect_and_serve()
+            except Exception as error:  # whatever it was, trying again is all there is to do
+                self._log_once(error)
+            was_ready, self._streams = self.ready, {}
+            backoff_s = FIRST_BACKOFF_S if was_ready else min(2 * backoff_s, LONGEST_BACKOFF_S)
+            # Jitter, so that the workers of many gateways do not come back in step.
+            await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
+
+    async def _connect_and_serve(self) -> None:
+        async with AsyncExitStack() as stack:
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(self.target, _CHANNEL_OPTIONS))
+            stub = TulipStub(channel)
+            info = info_of(await stub.Info(InfoRequest(), timeout=INFO_TIMEOUT_S))
+            probe = await self._accept(info)
+            self.max_request_sequences = info.max_request_sequences
+            streams = {lane: Stream(stub.EmbedStream(), lane, info.engine.outputs) for lane in Lane}
+            tasks = [await stack.enter_async_context(running(stream)) for stream in streams.values()]
+            for stream in streams.values():
+                await stream.request([probe])
+            self._streams = streams
+            self._last_reason = ""
+            _log.info("%s is ready: %s on %s", self.target, info.engine.model, info.engine.device)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._streams = {}
+            ended.pop().result()
+
+    def _log_once(self, error: Exception) -> None:
+        """Say why it is not connected, unless that was said before."""
+        reason = _reason(error)
+        if reason != self._last_reason:
+            refused = isinstance(error, FingerprintMismatch | SetupError)
+            expected = isinstance(error, grpc.aio.AioRpcError | RosebedError)
+            _log.log(
+                logging.ERROR if refused else logging.WARNING,
+                "%s is not in use: %s",
+                self.target,
+                reason,
+                exc_info=None if expected else error,
+            )
+        self._last_reason = reason
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return error.message if isinstance(error, RosebedError) else repr(error)
