@@ -30,7 +30,5 @@ def pdl(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def tolerance(dtype: torch.dtype) -> float:
-    """Largest relative error, |out - ref| / |ref|. Compiled float32 products run in tf32."""
-    if dtype == torch.bfloat16:
-        return 5e-3
-    return 1e-5 if INTERPRETED else 1e-3
+    """Largest relative error, |out - ref| / |ref|."""
+    return 5e-3 if dtype == torch.bfloat16 else 1e-5

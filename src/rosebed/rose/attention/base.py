@@ -32,8 +32,8 @@ class Attention(Protocol):
         """[T, num_heads, head_dim] from q of that shape and k, v [T, num_kv_heads, head_dim].
 
         Inputs are contiguous in their last dimension only: they may be views of one packed QKV tensor. Rows of T that
-        no sequence owns are padding: finite in, finite out. `relative_bias` is float32[num_heads, 2n - 1] with n at
-        least the longest sequence: the score of query i and key j gets relative_bias[head, n - 1 + j - i].
+        no sequence owns are padding: finite in, finite out. `relative_bias` is contiguous float32[num_heads, 2n - 1]
+        with n at least the longest sequence: the score of query i and key j gets relative_bias[head, n - 1 + j - i].
         """
         ...
 

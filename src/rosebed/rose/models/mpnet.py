@@ -78,7 +78,7 @@ class MPNetEncoder(nn.Module):
         self.register_buffer("distance_buckets", buckets, persistent=False)
 
     def forward(self, hidden_states: Tensor, attention: Attention) -> Tensor:
-        relative_bias = self.relative_attention_bias.weight[self.distance_buckets].T.float()
+        relative_bias = self.relative_attention_bias.weight[self.distance_buckets].T.float().contiguous()
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention, relative_bias)
         return hidden_states

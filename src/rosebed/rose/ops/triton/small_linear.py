@@ -75,6 +75,7 @@ def _small_linear_kernel(
     SPAN_POW2: tl.constexpr,
     SWAP: tl.constexpr,
     STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
     GATED: tl.constexpr = EPILOGUE == 3
@@ -102,11 +103,12 @@ def _small_linear_kernel(
         weight = tl.load(weight_ptrs + k)
         x = tl.load(x_ptrs + k, mask=here, other=0.0)
         if SWAP:
-            sums = tl.dot(weight, tl.trans(x), sums)
+            sums = tl.dot(weight, tl.trans(x), sums, input_precision=PRECISION)
         else:
-            sums = tl.dot(x, tl.trans(weight), sums)
+            sums = tl.dot(x, tl.trans(weight), sums, input_precision=PRECISION)
         if GATED:
-            ups = tl.dot(x, tl.trans(tl.load(weight_ptrs + OUT * IN + k)), ups)
+            up = tl.load(weight_ptrs + OUT * IN + k)
+            ups = tl.dot(x, tl.trans(up), ups, input_precision=PRECISION)
 
     if SWAP:
         out_ptrs = out_ptr + tokens[None, :] * OUT + outs[:, None]
@@ -172,6 +174,7 @@ def small_linear(
         SPAN_POW2=triton.next_power_of_2(span),
         SWAP=tiles.swap,
         STAGES=tiles.num_stages,
+        PRECISION="ieee" if x.dtype == torch.float32 else "tf32",  # the latter says nothing of 16-bit types
         PDL=pdl,
         num_warps=tiles.num_warps,
         num_stages=tiles.num_stages,
