@@ -34,7 +34,7 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
     """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag."""
     device = ("cuda" if has_cuda else "cpu") if config.device == "auto" else config.device
     kind, _, index = device.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
+    if kind not in ("cpu", "cuda") or (index and (kind == "cpu" or not index.isdecimal())):
         raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
     if kind == "cuda" and not has_cuda:
         raise ConfigError(f"--device {config.device}: torch sees no CUDA device here")

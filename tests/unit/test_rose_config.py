@@ -1,0 +1,52 @@
+"""Engine settings: what `auto` means, and which values are refused. No torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rosebed.core.errors import ConfigError
+from rosebed.rose.config import EngineConfig, resolve_config
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "has_cuda", "expected"),
+    [
+        ("auto", "auto", False, ("cpu", "float32")),
+        ("auto", "auto", True, ("cuda", "bfloat16")),
+        ("cpu", "auto", True, ("cpu", "float32")),
+        ("cpu", "bfloat16", False, ("cpu", "bfloat16")),
+        ("cuda:1", "float16", True, ("cuda:1", "float16")),
+    ],
+)
+def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]) -> None:
+    config = EngineConfig(device=device, dtype=dtype)  # pyright: ignore[reportArgumentType]
+    resolved = resolve_config(config, "bert", has_cuda=has_cuda)
+    assert (resolved.device, resolved.dtype) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (EngineConfig(device="tpu"), "--device should be auto, cpu, cuda or cuda:N, not 'tpu'"),
+        (EngineConfig(device="cuda:x"), "--device should be"),
+        (EngineConfig(device="cpu:0"), "--device should be"),
+        (EngineConfig(device="cuda", dtype="float16"), "float16 is not served on qwen3, which overflows it"),
+        (EngineConfig(device="cpu", dtype="float16"), "float16 is not served on the CPU"),
+        (EngineConfig(token_budget=0), "--token-budget should be at least 1, not 0"),
+        (EngineConfig(num_threads=-1), "--num-threads should be at least 1, not -1"),
+    ],
+)
+def test_refusals(config: EngineConfig, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve_config(config, "qwen3", has_cuda=True)
+
+
+def test_no_cuda_device() -> None:
+    with pytest.raises(ConfigError, match="--device cuda:0: torch sees no CUDA device here"):
+        resolve_config(EngineConfig(device="cuda:0"), "bert", has_cuda=False)
+
+
+def test_importing_the_door_does_not_import_torch() -> None:
+    code = "import sys, rosebed.rose, rosebed.rose.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
