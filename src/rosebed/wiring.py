@@ -56,7 +56,7 @@ async def serve_until_signal(engine: Engine, tulip: TulipConfig) -> None:
 
 @contextmanager
 def _start_up_uncollected() -> Generator[None]:
-    """Keep what start-up made out of every collection: a full one over a loaded torch takes tens of milliseconds."""
+    """Keep what start-up made out of every collection: a full one over 300,000 objects stops the loop for 0.3 s."""
     gc.collect()
     gc.freeze()
     try:
