@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -144,5 +145,10 @@ def _copy_rows(value: Tensor, name: str, tensors: CheckpointTensors) -> int:
 
 def peak_rss_bytes() -> int:
     """Most resident memory of this process so far."""
+    # NOTE: Linux's getrusage remembers what the parent held when it started this process; /proc does not.
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # kilobytes on Linux
+    return peak if sys.platform == "darwin" else peak * 1024

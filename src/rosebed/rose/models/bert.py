@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
 from rosebed.rose.attention.base import Attention
-from rosebed.rose.layers import attend, attention_spec, fused_qkv, project_add_norm
+from rosebed.rose.layers import attend, attention_spec, embedding_table, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.config import EncoderConfig
 from rosebed.rose.ops.base import EmbeddingTables, HeadShape, Ops
@@ -33,10 +33,10 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: EncoderConfig, ops: Ops, position_offset: int = 0) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.position_embeddings = nn.Embedding(config.num_positions, config.hidden_size)
+        self.word_embeddings = embedding_table(config.vocab_size, config.hidden_size)
+        self.position_embeddings = embedding_table(config.num_positions, config.hidden_size)
         if config.type_vocab_size:
-            self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+            self.token_type_embeddings = embedding_table(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, config.norm_eps)
         self.ops = ops
         self.position_offset = position_offset

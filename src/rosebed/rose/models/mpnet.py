@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
 from rosebed.rose.attention.base import Attention
-from rosebed.rose.layers import attend, attention_spec, fused_qkv, project_add_norm
+from rosebed.rose.layers import attend, attention_spec, embedding_table, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.bert import BertEmbeddings, BertIntermediate, BertOutput
 from rosebed.rose.models.config import EncoderConfig, positive
@@ -73,7 +73,7 @@ class MPNetEncoder(nn.Module):
     def __init__(self, config: EncoderConfig, num_buckets: int, ops: Ops) -> None:
         super().__init__()
         self.layer = nn.ModuleList(MPNetLayer(config, ops) for _ in range(config.num_layers))
-        self.relative_attention_bias = nn.Embedding(num_buckets, config.num_heads)
+        self.relative_attention_bias = embedding_table(num_buckets, config.num_heads)
         buckets = distance_buckets(config.num_positions, num_buckets)
         self.register_buffer("distance_buckets", buckets, persistent=False)
 

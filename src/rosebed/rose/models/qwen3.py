@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rosebed.core.checkpoint import Json
 from rosebed.core.errors import CheckpointError
 from rosebed.rose.attention.base import Attention
-from rosebed.rose.layers import attention_spec, fused_qkv
+from rosebed.rose.layers import attention_spec, embedding_table, fused_qkv
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.config import positive, require
 from rosebed.rose.ops.base import HeadShape, Ops
@@ -94,7 +94,7 @@ class Qwen3Model(EncoderModel):
         super().__init__(config, ops)
         _check(config)
         hidden_size = positive(config, "hidden_size")
-        self.embed_tokens = nn.Embedding(positive(config, "vocab_size"), hidden_size)
+        self.embed_tokens = embedding_table(positive(config, "vocab_size"), hidden_size)
         self.layers = nn.ModuleList(Qwen3Layer(config, ops) for _ in range(positive(config, "num_hidden_layers")))
         self.norm = nn.RMSNorm(hidden_size)
         self.register_buffer("cos_sin", rotary_table(config), persistent=False)
