@@ -14,7 +14,7 @@ from rosebed.core.errors import (
 )
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import OutputKind, Sequence
-from rosebed.proto.codec import Assembler, error_item, error_of, info_message, info_of
+from rosebed.proto.codec import Assembler, ReplyTimings, error_item, error_of, info_message, info_of
 from rosebed.proto.rosebed_pb2 import (
     DTYPE_FLOAT16,
     DTYPE_FLOAT32,
@@ -47,13 +47,13 @@ def test_one_response_gives_each_sequence_its_rows() -> None:
     assembler = Assembler(_three(), SPECS)
     response = EmbedResponse(
         outputs=[_dense([1, 1, 1], [2, 2, 2], [3, 3, 3])],
-        timings=Timings(queue_ns=1, compute_ns=2, total_ns=4),
+        timings=Timings(queue_ns=1, compute_ns=2, total_ns=4, device_ns=8, steps=3),
         last=True,
     )
     assembler.add(response)
     reply = assembler.result()
     assert [reply.rows(OutputKind.DENSE, i).tolist() for i in range(3)] == [[[1, 1, 1]], [[2, 2, 2]], [[3, 3, 3]]]
-    assert (reply.timings.queue_ns, reply.timings.compute_ns, reply.timings.total_ns) == (1, 2, 4)
+    assert reply.timings == ReplyTimings(queue_ns=1, compute_ns=2, total_ns=4, device_ns=8, num_steps=3)
 
 
 def test_chunks_are_appended_until_the_last() -> None:

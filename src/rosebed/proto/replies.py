@@ -24,6 +24,10 @@ class ReplyTimings:
     """From then until the last step's result was on the host."""
     total_ns: int = 0
     """From arrival until the response was built."""
+    device_ns: int = 0
+    """Time the device spent on the steps that this request was part of, its neighbours in them included."""
+    num_steps: int = 0
+    """How many steps those were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,7 +87,9 @@ class Assembler:
             self._append(output)
         if response.last:
             timings = response.timings
-            self._timings = ReplyTimings(timings.queue_ns, timings.compute_ns, timings.total_ns)
+            self._timings = ReplyTimings(
+                timings.queue_ns, timings.compute_ns, timings.total_ns, timings.device_ns, timings.steps
+            )
             self.done = True
 
     def _append(self, output: Output) -> None:

@@ -151,7 +151,8 @@ class FakeEngine:
         if self._faults.strike(self._faults.raise_in_result, batch):
             raise RuntimeError("fault: raise_in_result")
         layout = OutputLayout.plan(batch, self.info.outputs)
-        result = StepResult(layout=layout, buffer=np.zeros(layout.num_bytes, np.uint8))
+        device_ns = round(self._step_time.of(batch) * 1e9)
+        result = StepResult(layout=layout, buffer=np.zeros(layout.num_bytes, np.uint8), device_ns=device_ns)
         poisoned = self._faults.strike(self._faults.poison, batch)
         for position, sequence in enumerate(batch.sequences):
             spoiled = poisoned or self._faults.spoils(sequence)

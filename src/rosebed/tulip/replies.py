@@ -120,5 +120,7 @@ def _close(response: EmbedResponse, state: RequestState) -> None:
             queue_ns=state.taken_ns - state.arrived_ns,
             compute_ns=state.computed_ns - state.taken_ns,
             total_ns=time.monotonic_ns() - state.arrived_ns,
+            device_ns=state.device_ns,
+            steps=state.num_steps,
         )
     )

@@ -50,6 +50,10 @@ class RequestState:
         """When the last sequence left the queue."""
         self.computed_ns = arrived_ns
         """When the last result came in."""
+        self.device_ns = 0
+        """Time the device spent on steps that some of the sequences were in."""
+        self.num_steps = 0
+        """How many steps those were."""
         self._tokens = _running_total(sequence.num_tokens for sequence in sequences)
         self._spans = _running_total(sequence.num_spans for sequence in sequences)
         self._output_bytes = _running_total(output_bytes(sequence, specs) for sequence in sequences)
@@ -88,6 +92,8 @@ class RequestState:
 
     def store(self, result: StepResult, portion: "Portion", at: int) -> None:
         """Copy the rows of `portion`, whose first sequence was number `at` of the batch."""
+        self.device_ns += result.device_ns
+        self.num_steps += 1
         for kind, rows in self.rows.items():
             starts = result.layout.slots[kind].row_starts
             source = result.output(kind)[starts[at] : starts[at + portion.num_sequences], : rows.shape[1]]
