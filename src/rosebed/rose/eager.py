@@ -18,7 +18,6 @@ class EagerRunner:
     def __init__(self, loaded: LoadedModel, attention: AttentionBackend) -> None:
         self._loaded = loaded
         self._attention = attention
-        self._takes_token_types = loaded.spec.type_vocab_size > 1
 
     @torch.inference_mode()
     def run(self, batch: Batch, result: StepResult) -> None:
@@ -33,7 +32,7 @@ class EagerRunner:
     def _hidden_states(self, batch: Batch) -> Tensor:
         """[num_tokens, hidden]"""
         self._attention.plan(batch.layout)
-        token_type_ids = batch.token_type_ids if self._takes_token_types else None
+        token_type_ids = batch.token_type_ids if self._loaded.has_token_types else None
         return self._loaded.model(
             self._to_device(batch.token_ids),
             self._to_device(batch.layout.positions),

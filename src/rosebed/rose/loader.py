@@ -41,6 +41,11 @@ class LoadedModel:
         dense = OutputSpec(rows_per=RowsPer.SPAN, dim=self.spec.dim)
         return {OutputKind.DENSE: dense} | {kind: head.output_spec for kind, head in self.token_heads.items()}
 
+    @property
+    def has_token_types(self) -> bool:
+        """Whether token types are an input at all."""
+        return self.spec.type_vocab_size > 1
+
     def engine_info(self, limits: BatchLimits, *, max_in_flight: int) -> EngineInfo:
         """What an engine that runs this model says of itself."""
         spec = self.spec

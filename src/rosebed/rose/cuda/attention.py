@@ -1,4 +1,4 @@
-"""Attention backends that a CUDA graph can hold: their plan is a handful of int32 words copied in with the batch."""
+"""Attention backends that a CUDA graph can hold, and which of them is used when."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,24 +10,17 @@ import torch
 from torch import Tensor
 
 from rosebed.core.errors import ConfigError
-from rosebed.core.types import Int32Array, SequenceLayout
+from rosebed.core.types import SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
-from rosebed.rose.ops.triton.attention import AttentionTiles, max_tiles, ragged_attention, work_list
+from rosebed.rose.ops.triton.attention import AttentionTiles, build_work_list, max_tiles, ragged_attention
 
 
 class GraphAttention(Protocol):
-    """One attention implementation, for every token bucket."""
+    """One attention implementation, for every token bucket. Its plan is made on the device, inside the graph."""
 
-    def num_words(self, num_tokens: int, num_sequences: int) -> int:
-        """int32 words that the plan of any batch within these bounds takes."""
-        ...
-
-    def plan_into(self, layout: SequenceLayout, num_tokens: int, words: Int32Array) -> None:
-        """Write the plan of `layout`, to be run in the bucket of `num_tokens`, to the start of `words`."""
-        ...
-
-    def bind(self, words: Tensor, num_tokens: int, num_sequences: int) -> Attention:
-        """What a model calls in that bucket: reads its plan from `words`, int32 on the device, at every replay."""
+    def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
+        """What a model calls in the bucket of `num_tokens`. `cu_seqlens` is int32[num_rows + 1] on the device, and is
+        read anew at every replay; unused sequences at its end are empty. Enqueues whatever planning takes."""
         ...
 
 
@@ -38,7 +31,7 @@ _BACKENDS = {
 """Name → module:class. The class takes (spec, device), and raises ConfigError for what it cannot do."""
 
 FA3_LEAST_TOKENS = 1024
-FA3_LEAST_LENGTH = {64: 1024, 128: 512}
+FA3_LEAST_LENGTH = {64: 1024, 128: 1024}
 """Head size → sequence length from which FlashAttention-3 beats our kernel (H200, bf16)."""
 
 
@@ -65,13 +58,13 @@ def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> Gr
 
 def choose_attention(attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout) -> str:
     """The fastest of `attentions` for one batch."""
-    if len(attentions) == 1:
+    if "fa3" not in attentions or layout.num_tokens < FA3_LEAST_TOKENS:
         return next(iter(attentions))
     lengths = np.diff(layout.cu_seqlens).astype(np.int64)
     # Work grows with the square of a length, so long sequences decide.
     typical = int((lengths * lengths).sum()) // layout.num_tokens
     least = FA3_LEAST_LENGTH[spec.head_dim]
-    return "fa3" if typical >= least and layout.num_tokens >= FA3_LEAST_TOKENS else "triton"
+    return "fa3" if typical >= least or len(attentions) == 1 else "triton"
 
 
 class TritonAttention:
@@ -86,25 +79,18 @@ class TritonAttention:
         self._num_sms = properties.multi_processor_count
         self._pdl = properties.major >= 9
 
-    def num_words(self, num_tokens: int, num_sequences: int) -> int:
-        block_q = attention_tiles(self._spec, num_tokens).block_q
-        return 1 + 3 * max_tiles(num_tokens, num_sequences, block_q)
-
-    def plan_into(self, layout: SequenceLayout, num_tokens: int, words: Int32Array) -> None:
-        work = work_list(layout, attention_tiles(self._spec, num_tokens).block_q)
-        words[: len(work)] = work
-
-    def bind(self, words: Tensor, num_tokens: int, num_sequences: int) -> Attention:
+    def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         tiles = attention_tiles(self._spec, num_tokens)
-        items = self._spec.num_heads * max_tiles(num_tokens, num_sequences, tiles.block_q)
+        items = self._spec.num_heads * max_tiles(num_tokens, len(cu_seqlens) - 1, tiles.block_q)
         num_programs = min(items, self._num_sms * (2 if num_tokens <= 512 else 4))
+        work = build_work_list(cu_seqlens, num_tokens, tiles.block_q)
 
         def forward(q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None) -> Tensor:
             return ragged_attention(
                 q,
                 k,
                 v,
-                words,
+                work,
                 self._spec,
                 tiles=tiles,
                 num_programs=num_programs,

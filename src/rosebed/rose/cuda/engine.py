@@ -13,17 +13,18 @@ from torch import Tensor
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.model_spec import ModelSpec
-from rosebed.core.outputs import OutputLayout
-from rosebed.core.types import Batch, OutputKind, Sequence, whole_span
+from rosebed.core.outputs import OutputLayout, OutputSlot
+from rosebed.core.types import DENSE_ONLY, Batch, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cuda.attention import FA3_LEAST_TOKENS, GraphAttention, choose_attention, create_attentions
 from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
+from rosebed.rose.cuda.driver import Queue, device_pointer
 from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
 from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key
 from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry
 from rosebed.rose.cuda.linear_table import load_table
 from rosebed.rose.cuda.ops import CudaOps
-from rosebed.rose.cuda.staging import WordLayout, has_token_types, write_batch
+from rosebed.rose.cuda.staging import num_words, write_batch
 from rosebed.rose.heads.dense import DenseRows
 from rosebed.rose.heads.token import token_rows
 from rosebed.rose.loader import LoadedModel, load_model
@@ -61,7 +62,11 @@ class CudaEngine:
         self._attentions = create_attentions(config.attention, loaded.model.attention_spec, loaded.device)
         self._blocks, entries = self._allocate()
         self._ring = Ring(entries)
+        self._queue = Queue(self._stream)
+        self._words_pointer = device_pointer(self._blocks.words)
+        self._out_pointer = device_pointer(self._blocks.out)
         self._graphs = GraphCache(loaded, self._attentions, self._blocks, self._stream, lazy=config.graphs == "lazy")
+        self._row_numbers = np.arange(GraphKey(self._largest, "").num_rows + 1)
         self._info = self._info_for(config.token_budget or TYPICAL_LENGTH)
 
     @property
@@ -72,21 +77,21 @@ class CudaEngine:
     def completion(self) -> Completion:
         return Completion.POLL
 
-    @torch.inference_mode()
     def step(self, batch: Batch) -> EventTensor:
         rows = DenseRows.of(batch, self._loaded.spec)
         key = self._key(batch, rows)
         layout = self._output_layout(batch, key)
         entry = self._ring.acquire()
-        words = self._graphs.word_layout(key)
-        write_batch(entry.words, words, batch, rows, self._attentions[key.attention])
-        with torch.cuda.stream(self._stream):
-            entry.begun.record(self._stream)
-            self._blocks.words[: words.num_words].copy_(entry.words_tensor[: words.num_words], non_blocking=True)
-            hidden_states = self._graphs.enqueue(key)
-            self._copy_out(entry, key, len(rows.owners))
+        views = entry.views(key)
+        write_batch(views, batch, rows)
+        self._queue.record(entry.begun_handle)
+        self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
+        hidden_states = self._forward(key)
+        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
+        self._queue.copy_out(entry.out_address, self._out_pointer, num_bytes)
+        if batch.outputs != DENSE_ONLY:
             self._enqueue_tails(entry, layout, batch, hidden_states)
-            entry.done.record(self._stream)
+        self._queue.record(entry.done_handle)
         return EventTensor(entry, layout, rows.owners, lambda: self._ring.give_back(entry))
 
     def warm_up(self) -> None:
@@ -108,14 +113,21 @@ class CudaEngine:
         key = smallest_key(self._rungs, batch.num_tokens, num_rows, attention)
         return key or GraphKey(_round_up(max(batch.num_tokens, 4 * num_rows)), attention)
 
-    def _copy_out(self, entry: RingEntry, key: GraphKey, num_rows: int) -> None:
-        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * num_rows
-        entry.out_tensor[:num_bytes].copy_(self._blocks.out[:num_bytes], non_blocking=True)
+    def _forward(self, key: GraphKey) -> Tensor:
+        """Enqueue the pass: hidden states [num_tokens, hidden]."""
+        captured = self._graphs.find(key)
+        if captured is None:
+            with torch.cuda.stream(self._stream):
+                return self._graphs.run(key)
+        self._queue.launch(captured.handle)
+        return captured.hidden_states
 
+    @torch.inference_mode()
     def _enqueue_tails(self, entry: RingEntry, layout: OutputLayout, batch: Batch, hidden_states: Tensor) -> None:
         """Outputs that few steps want are not part of any graph: they follow it on the same stream."""
-        for kind, slot in layout.slots.items():
-            if kind is not OutputKind.DENSE:
+        with torch.cuda.stream(self._stream):
+            for kind in layout.slots.keys() - DENSE_ONLY:
+                slot = layout.slots[kind]
                 places = torch.from_numpy(token_rows(batch, kind)[0]).to(self._loaded.device, non_blocking=True)
                 target = entry.out_tensor[slot.offset : slot.offset + slot.num_bytes].view(torch.float32)
                 rows = self._loaded.token_heads[kind](hidden_states[places])
@@ -123,6 +135,12 @@ class CudaEngine:
 
     def _output_layout(self, batch: Batch, key: GraphKey) -> OutputLayout:
         """As `OutputLayout.plan`, with the first slot where the key's graph puts the dense rows."""
+        if batch.outputs == DENSE_ONLY and batch.layout.num_spans == batch.num_sequences:
+            offset, starts = rows_offset(key.num_rows), self._row_numbers[: batch.num_sequences + 1]
+            slot = OutputSlot(offset=offset, dim=self._loaded.spec.dim, row_starts=starts)
+            return OutputLayout(
+                num_sequences=batch.num_sequences, slots={OutputKind.DENSE: slot}, num_bytes=offset + slot.num_bytes
+            )
         planned = OutputLayout.plan(batch, self._info.outputs)
         shift = rows_offset(key.num_rows) - rows_offset(batch.num_sequences)
         slots = {kind: replace(slot, offset=slot.offset + shift) for kind, slot in planned.slots.items()}
@@ -130,20 +148,19 @@ class CudaEngine:
 
     def _allocate(self) -> tuple[DeviceBlocks, list[RingEntry]]:
         """Static device blocks, and pinned memory for every step in flight."""
-        keys = [GraphKey(self._largest, name) for name in self._attentions]
-        has_types = has_token_types(self._loaded.spec)
-        max_words = max(
-            WordLayout.of(key, self._attentions[key.attention], has_token_types=has_types).num_words for key in keys
-        )
-        dense_bytes = rows_offset(keys[0].num_rows) + 4 * self._loaded.spec.dim * keys[0].num_rows
-        tail_bytes = sum(
-            4 * spec.dim * self._largest for kind, spec in self._loaded.outputs.items() if kind is not OutputKind.DENSE
-        )
+        key, loaded = GraphKey(self._largest, ""), self._loaded
+        max_words = num_words(key, has_token_types=loaded.has_token_types)
+        dense_bytes = rows_offset(key.num_rows) + 4 * loaded.spec.dim * key.num_rows
+        tail_bytes = sum(4 * loaded.outputs[kind].dim * self._largest for kind in loaded.outputs.keys() - DENSE_ONLY)
         blocks = DeviceBlocks(
-            words=torch.zeros(max_words, dtype=torch.int32, device=self._loaded.device),
-            out=torch.zeros(dense_bytes, dtype=torch.uint8, device=self._loaded.device),
+            words=torch.zeros(max_words, dtype=torch.int32, device=loaded.device),
+            out=torch.zeros(dense_bytes, dtype=torch.uint8, device=loaded.device),
         )
-        return blocks, [RingEntry.allocate(max_words, dense_bytes + tail_bytes) for _ in range(MAX_IN_FLIGHT)]
+        entries = [
+            RingEntry(max_words, dense_bytes + tail_bytes, has_token_types=loaded.has_token_types, stream=self._stream)
+            for _ in range(MAX_IN_FLIGHT)
+        ]
+        return blocks, entries
 
     def _measure(self, tokens: int) -> float:
         """ms of a step full of `TYPICAL_LENGTH` sequences: the least of a few."""

@@ -6,10 +6,10 @@ Its scheduler reads `cu_seqlens` on the device, so one graph serves every layout
 import importlib.util
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rosebed.core.errors import ConfigError
-from rosebed.core.types import Int32Array, SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
 from rosebed.rose.cuda.attention import BoundAttention
 
@@ -26,20 +26,15 @@ class Fa3Attention:
             raise ConfigError(f"--attention fa3 does not compute {spec}")
         self._causal = spec.causal
 
-    def num_words(self, num_tokens: int, num_sequences: int) -> int:  # noqa: ARG002  (the protocol's signature)
-        return num_sequences + 2  # the padding tokens are one more sequence
-
-    def plan_into(self, layout: SequenceLayout, num_tokens: int, words: Int32Array) -> None:
-        # NOTE: keys are loaded past a sequence's end and only their weights are masked, so rows of padding must be
-        # finite: they form a sequence of their own, which writes them in every layer.
-        words[: len(layout.cu_seqlens)] = layout.cu_seqlens
-        words[len(layout.cu_seqlens) :] = num_tokens
-
-    def bind(self, words: Tensor, num_tokens: int, num_sequences: int) -> Attention:  # noqa: ARG002
+    def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         from fa3_fwd_interface import flash_attn_varlen_func  # pyright: ignore[reportMissingImports]
 
+        # NOTE: keys are loaded past a sequence's end and only their weights are masked, so rows of padding must be
+        # finite: they form one more sequence, which writes them in every layer.
+        bounds = F.pad(cu_seqlens, (0, 1), value=num_tokens)
+
         def forward(q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None) -> Tensor:  # noqa: ARG001
-            out = flash_attn_varlen_func(q, k, v, words, words, num_tokens, num_tokens, causal=self._causal)
+            out = flash_attn_varlen_func(q, k, v, bounds, bounds, num_tokens, num_tokens, causal=self._causal)
             return out[0] if isinstance(out, tuple) else out
 
         return BoundAttention(forward)

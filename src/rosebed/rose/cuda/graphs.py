@@ -5,7 +5,7 @@ stream, so nothing they hold has to outlive a replay but the copy-out that follo
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from rosebed.core.outputs import ALIGNMENT
 from rosebed.rose.cuda.attention import GraphAttention
+from rosebed.rose.cuda.driver import GraphHandle, instantiate
 from rosebed.rose.cuda.keys import GraphKey
-from rosebed.rose.cuda.staging import StepInputs, WordLayout, has_token_types
+from rosebed.rose.cuda.staging import input_views
 from rosebed.rose.loader import LoadedModel
 from rosebed.rose.ops.triton.pool import finalize_dense_into
 
@@ -33,7 +34,9 @@ class DeviceBlocks:
 class CapturedStep:
     """A graph and the hidden states it leaves behind, for eager tails."""
 
-    replay: Callable[[], None]
+    handle: GraphHandle
+    graph: torch.cuda.CUDAGraph
+    """Owns the memory that the kernels use."""
     hidden_states: Tensor
     """[num_tokens, hidden], valid until the next replay."""
 
@@ -75,16 +78,11 @@ class GraphCache:
         self._seen: set[GraphKey] = set()
         self._steps: dict[GraphKey, CapturedStep] = {}
 
-    def word_layout(self, key: GraphKey) -> WordLayout:
-        """How the key's inputs lie in the input block."""
-        return WordLayout.of(key, self._attentions[key.attention], has_token_types=has_token_types(self._loaded.spec))
-
     @torch.inference_mode()
     def run(self, key: GraphKey) -> Tensor:
         """Enqueue the step's kernels one by one: hidden states [num_tokens, hidden]; rows land in the output block."""
-        layout = self.word_layout(key)
-        inputs = StepInputs.view(self._blocks.words, layout)
-        attention = self._attentions[key.attention].bind(inputs.attention_words, key.num_tokens, key.num_rows)
+        inputs = input_views(self._blocks.words, key, has_token_types=self._loaded.has_token_types)
+        attention = self._attentions[key.attention].bind(inputs.cu_seqlens, key.num_tokens)
         hidden_states = self._loaded.model(inputs.input_ids, inputs.positions, inputs.token_type_ids, attention)
         vectors = self._loaded.dense.vectors(hidden_states, inputs.spans)
         offset, num_bytes = rows_offset(key.num_rows), 4 * vectors.numel()
@@ -97,16 +95,13 @@ class GraphCache:
         )
         return hidden_states
 
-    def enqueue(self, key: GraphKey) -> Tensor:
-        """Replay the key's graph, or run it kernel by kernel; hidden states [num_tokens, hidden], as `run`."""
+    def find(self, key: GraphKey) -> CapturedStep | None:
+        """The graph to replay for a step that is about to be enqueued; None if its kernels are to be run one by one."""
         step = self._steps.get(key)
         if step is None and self._lazy and key in self._seen:
-            step = self._capture(key)
-        if step is None:
-            self._seen.add(key)
-            return self.run(key)
-        step.replay()
-        return step.hidden_states
+            return self._capture(key)
+        self._seen.add(key)
+        return step
 
     def capture_all(self, keys: list[GraphKey]) -> CaptureReport:
         """Compile and capture every key, largest first so that the pool is sized once. Blocks."""
@@ -122,8 +117,8 @@ class GraphCache:
 
     def _capture(self, key: GraphKey) -> CapturedStep:
         """Record what `run` enqueues. The key must have run before: compiling is not allowed during a capture."""
-        graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             hidden_states = self.run(key)
-        step = self._steps[key] = CapturedStep(graph.replay, hidden_states)
+        step = self._steps[key] = CapturedStep(instantiate(graph), graph, hidden_states)
         return step

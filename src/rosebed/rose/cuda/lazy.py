@@ -2,47 +2,46 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from rosebed.core.errors import StepFailed
 from rosebed.core.outputs import OutputLayout, RowStatus, StepResult
 from rosebed.core.types import Int32Array, OutputKind
-from rosebed.rose.cuda.staging import pinned
+from rosebed.rose.cuda.driver import event_handle
+from rosebed.rose.cuda.keys import GraphKey
+from rosebed.rose.cuda.staging import InputViews, input_views
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class RingEntry:
     """Host memory and events of one step in flight. Only host memory is ringed: the device side is ordered by its
     stream."""
 
-    words_tensor: Tensor
-    """int32[max_words], page-locked: what is copied in."""
-    words: Int32Array
-    """The same memory."""
-    out_tensor: Tensor
-    """uint8[max_bytes], page-locked: what is copied out."""
-    out: npt.NDArray[np.uint8]
-    """The same memory."""
-    begun: torch.cuda.Event
-    done: torch.cuda.Event
+    def __init__(self, max_words: int, max_bytes: int, *, has_token_types: bool, stream: torch.cuda.Stream) -> None:
+        self._words = torch.zeros(max_words, dtype=torch.int32, pin_memory=True)  # what is copied in
+        self._views: dict[GraphKey, InputViews[Int32Array]] = {}
+        self._has_token_types = has_token_types
+        self.out_tensor = torch.zeros(max_bytes, dtype=torch.uint8, pin_memory=True)
+        """uint8[max_bytes], page-locked: what is copied out."""
+        self.out: npt.NDArray[np.uint8] = self.out_tensor.numpy()
+        """The same memory."""
+        self.words_address = self._words.data_ptr()
+        self.out_address = self.out_tensor.data_ptr()
+        self.begun = torch.cuda.Event(enable_timing=True)
+        self.done = torch.cuda.Event(enable_timing=True)
+        for event in (self.begun, self.done):
+            event.record(stream)
+        self.begun_handle, self.done_handle = event_handle(self.begun), event_handle(self.done)
 
-    @classmethod
-    def allocate(cls, max_words: int, max_bytes: int) -> "RingEntry":
-        words_tensor, words = pinned(max_words, torch.int32)
-        out_tensor, out = pinned(max_bytes, torch.uint8)
-        return cls(
-            words_tensor,
-            words,
-            out_tensor,
-            out,
-            torch.cuda.Event(enable_timing=True),
-            torch.cuda.Event(enable_timing=True),
-        )
+    def views(self, key: GraphKey) -> InputViews[Int32Array]:
+        """The input block, divided as `key` wants it."""
+        views = self._views.get(key)
+        if views is None:
+            words: Int32Array = self._words.numpy()
+            views = self._views[key] = input_views(words, key, has_token_types=self._has_token_types)
+        return views
 
 
 class Ring:
@@ -95,10 +94,10 @@ class EventTensor:
 
     def _read(self) -> StepResult:
         buffer = self._entry.out[: self._layout.num_bytes]
-        finite = buffer[: len(self._row_owners)].astype(np.bool_)
+        not_finite = self._row_owners[buffer[: len(self._row_owners)] == 0]
         status = buffer[: self._layout.num_sequences]
         status[:] = RowStatus.OK
-        status[self._row_owners[~finite]] = RowStatus.NON_FINITE
+        status[not_finite] = RowStatus.NON_FINITE
         device_ns = int(self._entry.begun.elapsed_time(self._entry.done) * 1e6)
         result = StepResult(layout=self._layout, buffer=buffer, device_ns=device_ns)
         for kind, slot in self._layout.slots.items():

@@ -6,6 +6,7 @@ Every choice depends on shapes alone, so that a graph captured for a token bucke
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -21,6 +22,8 @@ _EPILOGUES = {
     Activation.RELU: Epilogue.RELU,
     Activation.SILU: Epilogue.SILU,
 }
+
+_GELUS = frozenset({Epilogue.GELU, Epilogue.GELU_TANH})
 
 
 class ChoosesTiles(Protocol):
@@ -75,6 +78,9 @@ class CudaOps:
     def linear_activation(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
         tiles = self._tiles(ProductKind.ACTIVATION, x, weight)
         epilogue = _EPILOGUES[activation]
+        if tiles is None and bias is not None and x.dtype != torch.float32 and epilogue in _GELUS:
+            # cuBLAS has the tanh form only: it differs from erf by less than a bfloat16 rounds off (docs/log.md).
+            return torch.ops.aten._addmm_activation(bias, x, weight.T, use_gelu=True)  # noqa: SLF001
         if tiles is None:
             return activations.bias_activation_(F.linear(x, weight), bias, epilogue, pdl=self.pdl)
         return small_linear(x, weight, bias, tiles=tiles, epilogue=epilogue, pdl=self.pdl)

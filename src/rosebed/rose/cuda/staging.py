@@ -1,104 +1,87 @@
 """A batch as one block of int32 words: written into pinned memory on the host, copied once, read as views by a graph.
 
-The order is ids, positions, token types, spans, dimensions, normalise flags, attention plan; the key fixes each size,
-so a captured graph's views stay valid for every batch it serves.
+The order is ids, positions, token types, cu_seqlens, spans, dimensions, normalise flags; the key fixes each size, so a
+captured graph's views stay valid for every batch it serves. Knows no stream and no event.
 """
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Batch, Int32Array
-from rosebed.rose.cuda.attention import GraphAttention
 from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.heads.dense import DenseRows
 
-
-@dataclass(frozen=True, slots=True)
-class WordLayout:
-    """Where each input starts in the block."""
-
-    num_tokens: int
-    num_rows: int
-    has_token_types: bool
-    attention_words: int
-
-    @classmethod
-    def of(cls, key: GraphKey, attention: GraphAttention, *, has_token_types: bool) -> "WordLayout":
-        return cls(key.num_tokens, key.num_rows, has_token_types, attention.num_words(key.num_tokens, key.num_rows))
-
-    @property
-    def spans_start(self) -> int:
-        return self.num_tokens * (3 if self.has_token_types else 2)
-
-    @property
-    def attention_start(self) -> int:
-        return self.spans_start + 4 * self.num_rows
-
-    @property
-    def num_words(self) -> int:
-        return self.attention_start + self.attention_words
+Block = TypeVar("Block", Tensor, Int32Array)
 
 
-@dataclass(frozen=True, slots=True)
-class StepInputs:
-    """Views of the device block that the kernels of one graph read."""
+@dataclass(frozen=True, slots=True, eq=False)
+class InputViews(Generic[Block]):
+    """The parts of one block, for one key; on the host or on the device."""
 
-    input_ids: Tensor
-    """int32[num_tokens]"""
-    positions: Tensor
-    """int32[num_tokens]"""
-    token_type_ids: Tensor | None
-    """int32[num_tokens]"""
-    spans: Tensor
-    """int32[num_rows, 2]; unused rows are empty spans."""
-    dimensions: Tensor
+    words: Block
+    """int32[num_words]: all of it."""
+    input_ids: Block
+    """int32[num_tokens]; 0 beyond the batch."""
+    positions: Block
+    """int32[num_tokens]; 0 beyond the batch."""
+    token_type_ids: Block | None
+    """int32[num_tokens], where the model has types; 0 beyond the batch."""
+    cu_seqlens: Block
+    """int32[num_rows + 1]; sequences beyond the batch are empty."""
+    spans: Block
+    """int32[num_rows, 2]; rows beyond the batch are empty spans."""
+    dimensions: Block
     """int32[num_rows]"""
-    normalize: Tensor
+    normalize: Block
     """int32[num_rows], 0 or 1"""
-    attention_words: Tensor
-    """int32[attention_words]"""
-
-    @classmethod
-    def view(cls, words: Tensor, layout: WordLayout) -> "StepInputs":
-        tokens, rows, start = layout.num_tokens, layout.num_rows, layout.spans_start
-        return cls(
-            input_ids=words[:tokens],
-            positions=words[tokens : 2 * tokens],
-            token_type_ids=words[2 * tokens : 3 * tokens] if layout.has_token_types else None,
-            spans=words[start : start + 2 * rows].view(rows, 2),
-            dimensions=words[start + 2 * rows : start + 3 * rows],
-            normalize=words[start + 3 * rows : start + 4 * rows],
-            attention_words=words[layout.attention_start : layout.num_words],
-        )
 
 
-def write_batch(
-    words: Int32Array, layout: WordLayout, batch: Batch, rows: DenseRows, attention: GraphAttention
-) -> None:
-    """Fill the block for one batch. Padding tokens are id 0 at position 0; padding rows are empty spans."""
-    tokens, n, start = layout.num_tokens, batch.num_tokens, layout.spans_start
-    words[: layout.attention_start] = 0
-    words[:n] = batch.token_ids
-    words[tokens : tokens + n] = batch.layout.positions
-    if layout.has_token_types and batch.token_type_ids is not None:
-        words[2 * tokens : 2 * tokens + n] = batch.token_type_ids
-    num_rows, capacity = len(rows.owners), layout.num_rows
-    words[start : start + 2 * num_rows] = rows.spans.reshape(-1)
-    words[start + 2 * capacity : start + 2 * capacity + num_rows] = rows.dimensions
-    words[start + 3 * capacity : start + 3 * capacity + num_rows] = rows.normalize
-    attention.plan_into(batch.layout, tokens, words[layout.attention_start : layout.num_words])
+def num_words(key: GraphKey, *, has_token_types: bool) -> int:
+    """Size of the block in int32 words."""
+    return key.num_tokens * (3 if has_token_types else 2) + 5 * key.num_rows + 1
 
 
-def has_token_types(spec: ModelSpec) -> bool:
-    """Whether token types are an input at all."""
-    return spec.type_vocab_size > 1
+def input_views(words: Block, key: GraphKey, *, has_token_types: bool) -> "InputViews[Block]":
+    """Divide the start of `words` as `key` wants it."""
+    tokens, rows = key.num_tokens, key.num_rows
+    bounds = tokens * (3 if has_token_types else 2)
+    spans = bounds + rows + 1
+    return InputViews(
+        words=words[: num_words(key, has_token_types=has_token_types)],
+        input_ids=words[:tokens],
+        positions=words[tokens : 2 * tokens],
+        token_type_ids=words[2 * tokens : bounds] if has_token_types else None,
+        cu_seqlens=words[bounds:spans],
+        spans=words[spans : spans + 2 * rows].reshape(rows, 2),
+        dimensions=words[spans + 2 * rows : spans + 3 * rows],
+        normalize=words[spans + 3 * rows : spans + 4 * rows],
+    )
 
 
-def pinned(num: int, dtype: torch.dtype) -> tuple[Tensor, np.ndarray]:
-    """A page-locked buffer as a tensor, and the same memory as an array."""
-    tensor = torch.zeros(num, dtype=dtype, pin_memory=True)
-    return tensor, tensor.numpy()
+def write_batch(views: InputViews[Int32Array], batch: Batch, rows: DenseRows) -> None:
+    """Fill a host block for one batch."""
+    num_tokens, num_rows, bounds = batch.num_tokens, len(rows.owners), batch.layout.cu_seqlens
+    _concatenate(views.input_ids, [sequence.token_ids for sequence in batch.sequences], num_tokens)
+    views.positions[:num_tokens] = batch.layout.positions
+    views.positions[num_tokens:] = 0
+    if views.token_type_ids is not None:
+        types = batch.token_type_ids
+        views.token_type_ids[:num_tokens] = 0 if types is None else types
+        views.token_type_ids[num_tokens:] = 0
+    views.cu_seqlens[: len(bounds)] = bounds
+    views.cu_seqlens[len(bounds) :] = num_tokens
+    views.spans[:num_rows] = rows.spans
+    views.spans[num_rows:] = 0
+    views.dimensions[:num_rows] = rows.dimensions
+    views.normalize[:num_rows] = rows.normalize
+
+
+def _concatenate(out: Int32Array, parts: list[Int32Array], size: int) -> None:
+    if len(parts) == 1:
+        out[:size] = parts[0]
+    else:
+        np.concatenate(parts, out=out[:size])
+    out[size:] = 0

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rosebed.core.errors import CheckpointError
 from rosebed.core.model_spec import DenseStage, ModelSpec
-from rosebed.core.types import Batch, Int32Array, OutputKind
+from rosebed.core.types import DENSE_ONLY, Batch, Int32Array, OutputKind
 from rosebed.rose.checkpoint_tensors import open_tensors
 from rosebed.rose.models.base import Loadable
 from rosebed.rose.ops.base import Ops
@@ -39,6 +39,13 @@ class DenseRows:
     @classmethod
     def of(cls, batch: Batch, spec: ModelSpec) -> "DenseRows":
         sequences, owners = batch.sequences, batch.layout.span_owners
+        if all(s.outputs == DENSE_ONLY and not s.dimensions and s.normalize is None for s in sequences):
+            return cls(
+                spans=batch.layout.spans,
+                dimensions=np.full(len(owners), spec.dim, np.int32),
+                normalize=np.full(len(owners), spec.normalize, np.bool_),
+                owners=owners,
+            )
         dimensions = np.array([sequence.dimensions or spec.dim for sequence in sequences], np.int32)
         normalize = np.array([spec.normalize if s.normalize is None else s.normalize for s in sequences], np.bool_)
         wanted = np.array([OutputKind.DENSE in sequence.outputs for sequence in sequences], np.bool_)[owners]

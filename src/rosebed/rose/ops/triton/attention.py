@@ -7,13 +7,11 @@ a neighbour stays there. Source of the recurrence: FlashAttention-2 (Dao, 2023).
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from rosebed.core.types import Int32Array, SequenceLayout
 from rosebed.rose.attention.base import AttentionSpec
 from rosebed.rose.ops.triton.pdl import wait_for_predecessor
 
@@ -54,7 +52,7 @@ def _attention_kernel(
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # NOTE: the work list was copied in long before the predecessor kernel started, so it may be read before `wait`.
+    # NOTE: the work list was made before the first layer, several kernels ago, so it may be read before `wait`.
     num_items = tl.load(work_ptr) * H
     wait_for_predecessor(PDL)
     dims = tl.arange(0, D)
@@ -113,22 +111,51 @@ def _attention_kernel(
         tl.store(out_ptrs, out.to(out_ptr.dtype.element_ty), mask=is_query[:, None])
 
 
-def work_list(layout: SequenceLayout, block_q: int) -> Int32Array:
-    """int32[1 + 3 * num_tiles]: the tile count, then (first query, sequence start, sequence end) of each query block,
-    longest sequences first so that the last programs to finish have little left."""
-    starts, ends = layout.cu_seqlens[:-1], layout.cu_seqlens[1:]
-    order = np.argsort(starts - ends, kind="stable")
-    starts, ends = starts[order], ends[order]
-    counts = -(-(ends - starts) // block_q)
-    num_tiles = int(counts.sum())
-    owners = np.repeat(np.arange(len(starts)), counts)
-    within = np.arange(num_tiles) - np.repeat(np.cumsum(counts) - counts, counts)
-    work = np.empty(1 + 3 * num_tiles, np.int32)
-    work[0] = num_tiles
-    tiles = work[1:].reshape(num_tiles, 3)
-    tiles[:, 1] = starts[owners]
-    tiles[:, 0] = tiles[:, 1] + within * block_q
-    tiles[:, 2] = ends[owners]
+@triton.jit
+def _work_list_kernel(
+    cu_seqlens_ptr,  # int32[num_sequences + 1]
+    work_ptr,  # int32[1 + 3 * num_tiles]
+    num_sequences,
+    SEQUENCES_POW2: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_TILES: tl.constexpr,
+):
+    sequence = tl.program_id(0)
+    start = tl.load(cu_seqlens_ptr + sequence)
+    end = tl.load(cu_seqlens_ptr + sequence + 1)
+    others = tl.arange(0, SEQUENCES_POW2)
+    exists = others < num_sequences
+    starts = tl.load(cu_seqlens_ptr + others, mask=exists, other=0)
+    ends = tl.load(cu_seqlens_ptr + others + 1, mask=exists, other=0)
+    counts = (ends - starts + BLOCK_Q - 1) // BLOCK_Q
+    before = tl.sum(tl.where(others < sequence, counts, 0))
+    if sequence == 0:
+        tl.store(work_ptr, tl.sum(counts))
+    count = (end - start + BLOCK_Q - 1) // BLOCK_Q
+    for first in range(0, count, BLOCK_TILES):
+        tiles = first + tl.arange(0, BLOCK_TILES)
+        pointers = work_ptr + 1 + 3 * (before + tiles)
+        mask = tiles < count
+        tl.store(pointers, start + tiles * BLOCK_Q, mask=mask)
+        tl.store(pointers + 1, start + tiles * 0, mask=mask)
+        tl.store(pointers + 2, end + tiles * 0, mask=mask)
+
+
+def build_work_list(cu_seqlens: Tensor, num_tokens: int, block_q: int) -> Tensor:
+    """int32[1 + 3 * max_tiles]: how many query blocks there are, then (first query, sequence start, sequence end) of
+    each. Made on the device from `cu_seqlens` int32[num_sequences + 1]; sequences may be empty."""
+    num_sequences = len(cu_seqlens) - 1
+    size = 1 + 3 * max_tiles(num_tokens, num_sequences, block_q)
+    work = torch.empty(size, dtype=torch.int32, device=cu_seqlens.device)
+    _work_list_kernel[(num_sequences,)](
+        cu_seqlens,
+        work,
+        num_sequences,
+        SEQUENCES_POW2=triton.next_power_of_2(num_sequences),
+        BLOCK_Q=block_q,
+        BLOCK_TILES=64,
+        num_warps=1 if num_sequences <= 256 else 4,
+    )
     return work
 
 
@@ -150,7 +177,7 @@ def ragged_attention(
     relative_bias: Tensor | None = None,
 ) -> Tensor:
     """[num_tokens, H, D], contiguous, from q [num_tokens, H, D] and k, v [num_tokens, Hkv, D] (rows may be strided;
-    k and v alike). `work` is a `work_list` on the device; `relative_bias` as in `Attention.forward`. Rows that
+    k and v alike). `work` is from `build_work_list`; `relative_bias` as in `Attention.forward`. Rows that
     no sequence owns are left unwritten. D is a power of two from 16 on."""
     num_tokens, num_heads, head_dim = q.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)

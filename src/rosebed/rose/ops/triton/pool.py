@@ -7,6 +7,8 @@ import triton.language as tl
 from rosebed.core.model_spec import Pooling
 
 _MIN_NORM = tl.constexpr(1e-12)
+_MAX_PROGRAMS = 2048
+"""Enough for any chip; a bucket's unused spans are then passed over in a few steps of a loop."""
 _MODES = {Pooling.CLS: 0, Pooling.MEAN: 1, Pooling.LAST: 2}
 
 
@@ -15,30 +17,33 @@ def _pool_kernel(
     hidden_ptr,  # [num_tokens, WIDTH]
     spans_ptr,  # int32[num_spans, 2]
     out_ptr,  # float32[num_spans, WIDTH]
+    num_spans,
     WIDTH: tl.constexpr,
     BLOCK_W: tl.constexpr,
     BLOCK_T: tl.constexpr,
     MODE: tl.constexpr,
 ):
-    span = tl.program_id(0).to(tl.int64)
-    columns = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
-    mask = columns < WIDTH
-    start = tl.load(spans_ptr + 2 * span)
-    end = tl.load(spans_ptr + 2 * span + 1)
-    if MODE == 1:
-        rows = tl.arange(0, BLOCK_T)
-        sums = tl.zeros((BLOCK_T, BLOCK_W), tl.float32)
-        for first in range(start, end, BLOCK_T):
-            tokens = (first + rows).to(tl.int64)
-            pointers = hidden_ptr + tokens[:, None] * WIDTH + columns[None, :]
-            sums += tl.load(pointers, mask=(tokens < end)[:, None] & mask[None, :], other=0.0).to(tl.float32)
-        out = tl.sum(sums, axis=0) / tl.maximum(end - start, 1).to(tl.float32)
-    else:
-        token = (start if MODE == 0 else end - 1).to(tl.int64)
-        # An empty span is padding of a bucket: zeros, which nobody reads.
-        readable = columns < tl.where(end > start, WIDTH, 0)
-        out = tl.load(hidden_ptr + token * WIDTH + columns, mask=readable, other=0.0).to(tl.float32)
-    tl.store(out_ptr + span * WIDTH + columns, out, mask=mask)
+    num_blocks: tl.constexpr = (WIDTH + BLOCK_W - 1) // BLOCK_W
+    for item in range(tl.program_id(0), num_spans * num_blocks, tl.num_programs(0)):
+        span = item // num_blocks
+        columns = (item % num_blocks) * BLOCK_W + tl.arange(0, BLOCK_W)
+        mask = columns < WIDTH
+        start = tl.load(spans_ptr + 2 * span)
+        end = tl.load(spans_ptr + 2 * span + 1)
+        if MODE == 1:
+            rows = tl.arange(0, BLOCK_T)
+            sums = tl.zeros((BLOCK_T, BLOCK_W), tl.float32)
+            for first in range(start, end, BLOCK_T):
+                tokens = (first + rows).to(tl.int64)
+                pointers = hidden_ptr + tokens[:, None] * WIDTH + columns[None, :]
+                sums += tl.load(pointers, mask=(tokens < end)[:, None] & mask[None, :], other=0.0).to(tl.float32)
+            out = tl.sum(sums, axis=0) / tl.maximum(end - start, 1).to(tl.float32)
+        else:
+            token = (start if MODE == 0 else end - 1).to(tl.int64)
+            # An empty span is padding of a bucket: zeros, which nobody reads.
+            readable = columns < tl.where(end > start, WIDTH, 0)
+            out = tl.load(hidden_ptr + token * WIDTH + columns, mask=readable, other=0.0).to(tl.float32)
+        tl.store(out_ptr + span * WIDTH + columns, out, mask=mask)
 
 
 @triton.jit
@@ -63,12 +68,23 @@ def _finalize_kernel(
 
 
 def pool(hidden_states: torch.Tensor, spans: torch.Tensor, mode: Pooling) -> torch.Tensor:
-    """float32[num_spans, width] from contiguous [num_tokens, width] and int32[num_spans, 2]."""
-    width = hidden_states.shape[1]
-    out = torch.empty((len(spans), width), dtype=torch.float32, device=hidden_states.device)
-    block = min(128, triton.next_power_of_2(width))
-    _pool_kernel[(len(spans), triton.cdiv(width, block))](
-        hidden_states, spans, out, WIDTH=width, BLOCK_W=block, BLOCK_T=32, MODE=_MODES[mode], num_warps=4
+    """float32[num_spans, width] from contiguous [num_tokens, width] and int32[num_spans, 2].
+
+    A mean is cut into narrow columns, so that even one long span keeps many programs reading.
+    """
+    num_spans, width = len(spans), hidden_states.shape[1]
+    out = torch.empty((num_spans, width), dtype=torch.float32, device=hidden_states.device)
+    block = min(32 if mode is Pooling.MEAN else 1024, triton.next_power_of_2(width))
+    _pool_kernel[(min(num_spans * triton.cdiv(width, block), _MAX_PROGRAMS),)](
+        hidden_states,
+        spans,
+        out,
+        num_spans,
+        WIDTH=width,
+        BLOCK_W=block,
+        BLOCK_T=256,
+        MODE=_MODES[mode],
+        num_warps=8 if mode is Pooling.MEAN else 4,
     )
     return out
 
