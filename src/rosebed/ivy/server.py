@@ -21,6 +21,8 @@ from rosebed.ivy.model import read_spec
 
 _log = logging.getLogger(__name__)
 
+MAX_CONNECTIONS = 16_384
+"""Per worker, idle ones included; more wait unanswered. What may be asked at once is for the replicas to say."""
 STOP_GRACE_S = 10
 """Workers still busy this long after a stop are killed."""
 
@@ -43,6 +45,7 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
             http=HTTPModes.http1,
             runtime_mode=RuntimeModes.st,
             websockets=False,
+            backpressure=MAX_CONNECTIONS,
             log_enabled=False,
             respawn_failed_workers=True,
             workers_kill_timeout=STOP_GRACE_S,

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def expected_vector(
 @asynccontextmanager
 async def running_tulip(engine: FakeEngine, **settings: Any) -> AsyncGenerator[TulipServer]:
     """An inference server in this event loop."""
-    server = TulipServer(engine, TulipConfig(port=0, **settings), on_fatal=lambda reason: None)
+    server = TulipServer(engine, replace(TulipConfig(port=0), **settings), on_fatal=lambda reason: None)
     await server.start()
     try:
         yield server
@@ -112,10 +112,20 @@ async def running_app(config: IvyConfig, *, wait_ready: bool = True) -> AsyncGen
             yield client
 
 
+@asynccontextmanager
+async def serving(engine: FakeEngine, **settings: Any) -> AsyncGenerator[httpx.AsyncClient]:
+    """One inference server and a ready gateway before it; `settings` are fields of `IvyConfig`."""
+    async with (
+        running_tulip(engine) as tulip,
+        running_app(IvyConfig(tulips=(f"127.0.0.1:{tulip.port}",), **settings)) as client,
+    ):
+        yield client
+
+
 async def until_ready(client: httpx.AsyncClient) -> None:
     """Return once the gateway has a replica; TimeoutError after ten seconds."""
     async with asyncio.timeout(10):
-        while (await client.get("/ready")).status_code != 200:
+        while (await client.get("/ready")).status_code != 200:  # noqa: ASYNC110 - over HTTP there is no event
             await asyncio.sleep(0.01)
 
 

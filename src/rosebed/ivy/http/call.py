@@ -20,6 +20,7 @@ class Call:
         "_content_encoding",
         "_content_length",
         "_content_type",
+        "_is_chunked",
         "_receive",
         "authorization",
         "body_was_read",
@@ -39,6 +40,7 @@ class Call:
         self.task: asyncio.Task[Any] | None = asyncio.current_task()
         """The task that answers, which a disconnect cancels."""
         self._receive = receive
+        self._is_chunked = False
         self._content_type = self._content_encoding = self._content_length = b""
         self._read_headers()
         if not _REQUEST_ID.fullmatch(self.request_id):
@@ -56,6 +58,13 @@ class Call:
                 self.request_id = value
             elif name == b"content-encoding":
                 self._content_encoding = value
+            elif name == b"transfer-encoding":
+                self._is_chunked = True
+
+    @property
+    def leaves_unread(self) -> bool:
+        """Whether some of the body is still on its way."""
+        return not self.body_was_read and (self._is_chunked or self._content_length not in (b"", b"0"))
 
     async def read_json(self, max_bytes: int) -> bytes:
         """The body, announced as JSON or not announced at all.

@@ -4,17 +4,22 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from rosebed.core.errors import AuthenticationFailed, Cancelled, MethodNotAllowed, RouteNotFound, mapping_of
+from rosebed.core.errors import ERROR_TABLE, AuthenticationFailed, Cancelled, MethodNotAllowed, RouteNotFound
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.disconnects import DisconnectWatch
 from rosebed.ivy.http.faults import ErrorShape, error_reply
 from rosebed.ivy.http.reply import Reply
+
+CLIENT_LEFT = ERROR_TABLE[Cancelled].http_status
+"""What a request counts as whose client did not wait; nobody reads this status."""
+
+CLOSE = (b"connection", b"close")
 
 ANY_METHOD = "*"
 """Key of an operation that answers whatever method has none of its own."""
@@ -69,7 +74,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         call = Call(scope, receive)
-        status = mapping_of(Cancelled("")).http_status
+        status = CLIENT_LEFT
         self._disconnects.add(call, started)
         try:
             reply = await self._answer(call)
@@ -88,7 +93,9 @@ class Endpoint:
             self._authenticate(call.authorization)
             return await handler(call)
         except Exception as error:
-            return error_reply(error, self._resource.error_shape, call.request_id)
+            reply = error_reply(error, self._resource.error_shape, call.request_id)
+            # What is left of a body cannot be told from the next request, so that the connection ends here.
+            return replace(reply, headers=(*reply.headers, CLOSE)) if call.leaves_unread else reply
 
     def _handler(self, method: str) -> Handler:
         operations = self._resource.operations

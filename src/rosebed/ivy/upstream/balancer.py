@@ -7,8 +7,11 @@ from collections.abc import Sequence as AnySequence
 from rosebed.core.errors import RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
 from rosebed.ivy.upstream.replica import Accept, Replica
-from rosebed.ivy.upstream.shares import split
+from rosebed.ivy.upstream.shares import Share, split
 from rosebed.proto.codec import ReplyRows
+
+MAX_SHARES_IN_FLIGHT = 4
+"""Of one request, per replica: enough to keep it busy, too few to fill its queue."""
 
 
 class Balancer:
@@ -46,10 +49,13 @@ class Balancer:
         )
         if len(shares) == 1:
             return join([await self._ask(ready[shares[0].replica], sequences, lane)])
-        tasks = [
-            asyncio.create_task(self._ask(ready[share.replica], sequences[share.start : share.stop], lane))
-            for share in shares
-        ]
+        windows = [asyncio.Semaphore(MAX_SHARES_IN_FLIGHT) for _ in ready]
+
+        async def ask(share: Share) -> ReplyRows:
+            async with windows[share.replica]:
+                return await self._ask(ready[share.replica], sequences[share.start : share.stop], lane)
+
+        tasks = [asyncio.create_task(ask(share)) for share in shares]
         try:
             return join(await asyncio.gather(*tasks))
         finally:

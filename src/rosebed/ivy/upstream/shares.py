@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 MIN_SHARE_TOKENS = 512
 """Fewer tokens than this are not worth a replica of their own: about so many saturate a small model's device."""
+MAX_SHARE_TOKENS = 1 << 18
+"""More tokens than this go in several messages, so that a huge request flows through a queue it would overfill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +28,29 @@ def split(num_tokens: Sequence[int], outstanding: Sequence[int], max_sequences: 
     `outstanding` is the tokens each replica still has to compute, `max_sequences` what one message may hold. Tokens go
     where they end soonest: shares raise the least loaded replicas to one common level.
     """
-    loads = level(sum(num_tokens), outstanding)
+    total = sum(num_tokens)
+    if total <= MIN_SHARE_TOKENS and len(num_tokens) <= max_sequences:  # nearly every online request
+        return [Share(min(range(len(outstanding)), key=outstanding.__getitem__), 0, len(num_tokens))]
+    loads = level(total, outstanding)
     replicas = [replica for replica, load in enumerate(loads) if load]
     ends = np.cumsum(num_tokens)
     inner = np.searchsorted(ends, np.cumsum([loads[replica] for replica in replicas])[:-1], side="right").tolist()
-    bounds = [0, *inner, len(num_tokens)]
     return [
-        Share(replica, start, min(start + max_sequences, stop))
-        for replica, (first, stop) in zip(replicas, pairwise(bounds), strict=True)
-        for start in range(first, stop, max_sequences)
+        Share(replica, start, stop)
+        for replica, (first, last) in zip(replicas, pairwise([0, *inner, len(num_tokens)]), strict=True)
+        for start, stop in pairwise(_cuts(ends, first, last, max_sequences))
     ]
+
+
+def _cuts(ends: npt.NDArray[np.int64], first: int, last: int, max_sequences: int) -> list[int]:
+    """Where to cut the sequences [first, last), both included, so that no piece is over a limit if it can be helped."""
+    cuts = [first]
+    while cuts[-1] < last:
+        start = cuts[-1]
+        before = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends, before + MAX_SHARE_TOKENS, side="right"))
+        cuts.append(min(max(fitting, start + 1), start + max_sequences, last))
+    return cuts
 
 
 def level(total: int, outstanding: Sequence[int]) -> list[int]:
