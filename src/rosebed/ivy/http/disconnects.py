@@ -15,7 +15,8 @@ class DisconnectWatch:
     A task per request that waits for its disconnect would cost every short request more than parsing it does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tick_s: float = TICK_S) -> None:
+        self._tick_s = tick_s
         self._started: dict[Call, float] = {}
         self._watchers: dict[Call, asyncio.Task[None]] = {}
 
@@ -36,8 +37,8 @@ class DisconnectWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
-            await asyncio.sleep(TICK_S)
-            self._watch_older_than(time.perf_counter() - TICK_S)
+            await asyncio.sleep(self._tick_s)
+            self._watch_older_than(time.perf_counter() - self._tick_s)
 
     def _watch_older_than(self, horizon_s: float) -> None:
         for call, started_s in self._started.items():

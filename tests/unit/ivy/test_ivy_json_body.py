@@ -1,0 +1,68 @@
+"""Strict reading of JSON bodies, beyond what the refusals over HTTP show."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rosebed.core.errors import InvalidInput
+from rosebed.ivy.http.json_body import JsonReader
+
+
+class Body(msgspec.Struct):
+    text: str | None = None
+    number: int | None = None
+
+
+READER = JsonReader(Body)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+)
+
+
+@given(st.text(), st.booleans())
+def test_any_text_is_read_as_it_was_written(text: str, ascii_only: bool) -> None:
+    body = json.dumps({"text": text}, ensure_ascii=ascii_only).encode()
+    assert READER.read(body).text == text
+
+
+@given(JSON_VALUES)
+def test_unknown_fields_never_matter(value: Any) -> None:
+    body = json.dumps({"unknown": value, "text": "a", "other": value}).encode()
+    assert READER.read(body) == Body(text="a")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with suppress(InvalidInput):
+        assert isinstance(READER.read(body), Body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"text": "\\"number\\": 1, \\"number\\": 2", "number": 3}',
+        b'{"number": 3, "x": {"number": 1, "number": 2}}',
+        b'{"number": 3, "x": ["number", "number"]}',
+        b'{"text": "number", "number": 3}',
+    ],
+)
+def test_a_key_elsewhere_is_no_duplicate(body: bytes) -> None:
+    assert READER.read(body).number == 3
+
+
+def test_duplicate_after_a_nested_look_alike() -> None:
+    with pytest.raises(InvalidInput, match="'number' twice") as refused:
+        READER.read(b'{"number": 1, "x": {"number": 2}, "number": 3}')
+    assert refused.value.param == "number"
+
+
+def test_wrong_value_names_its_place() -> None:
+    with pytest.raises(InvalidInput, match=r"^number: expected int or null, not str$") as refused:
+        READER.read(b'{"number": "1"}')
+    assert refused.value.param == "number"
