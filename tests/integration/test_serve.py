@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from minilm import COSINE, MAX_COSINE_DISTANCE, RELATED, TEXTS, cosine_distances, reference_model
 from openai import OpenAI
 from scipy.stats import rankdata
 from serve_process import ServeProcess, children, eventually, is_alive, serving
@@ -17,10 +18,6 @@ from serve_process import ServeProcess, children, eventually, is_alive, serving
 from rosebed import AsyncClient, Client
 from rosebed.core.errors import AuthenticationFailed, InvalidInput, ModelNotFound
 from rosebed.core.types import Float32Array
-
-RELATED = ["A man is playing a guitar on stage.", "Someone performs music with a guitar."]
-COSINE = 0.6861
-"""Of the two, by sentence-transformers."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +38,15 @@ def test_client(url: str) -> None:
         assert client.models() == ["minilm"]
     assert float(a @ b) == pytest.approx(COSINE, abs=5e-5)
     assert float(a @ a) == pytest.approx(1, abs=1e-6)
+
+
+def test_vectors_are_those_of_sentence_transformers(url: str) -> None:
+    with Client(url) as client:
+        together = client.embed(TEXTS, truncate=True)
+        alone = np.concatenate([client.embed([text], truncate=True) for text in TEXTS])
+    reference = reference_model().encode(TEXTS)
+    assert cosine_distances(together, reference).max() < MAX_COSINE_DISTANCE
+    assert cosine_distances(alone, reference).max() < MAX_COSINE_DISTANCE
 
 
 async def test_async_client(url: str) -> None:
