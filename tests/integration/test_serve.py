@@ -3,6 +3,8 @@
 import io
 import os
 import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from minilm import COSINE, MAX_COSINE_DISTANCE, RELATED, TEXTS, cosine_distances, reference_model
+from minilm import COSINE, MAX_COSINE_DISTANCE, MINILM, RELATED, TEXTS, cosine_distances, reference_model
 from openai import OpenAI
 from scipy.stats import rankdata
 from serve_process import ServeProcess, children, eventually, is_alive, serving
@@ -153,12 +155,14 @@ def test_nothing_is_left_over_when_the_supervisor_is_killed(tmp_path: Path) -> N
         eventually(lambda: not list(filter(is_alive, descendants)), within_s=20)
 
 
-def test_a_taken_port_is_named(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [["serve", MINILM], ["ivy", "--tulip", "127.0.0.1:1"]])
+def test_a_taken_port_is_named(url: str, command: list[str]) -> None:
     port = url.rpartition(":")[2]
-    second = ServeProcess("--port", port, log=tmp_path / "log")
-    assert second.process.wait(timeout=30) == 2
-    assert f"--port {port}" in second.log
-    assert "Traceback" not in second.log
+    arguments = [sys.executable, "-m", "rosebed", *command, "--port", port]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert f"--port {port}" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
