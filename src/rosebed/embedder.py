@@ -10,7 +10,7 @@ import numpy as np
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
-from rosebed.core.engine import BatchLimits, Engine, LazyTensor
+from rosebed.core.engine import BatchLimits, Engine, EngineInfo, LazyTensor
 from rosebed.core.errors import NonFiniteOutput
 from rosebed.core.extras import needs_extra
 from rosebed.core.hub import resolve_model_folder
@@ -48,6 +48,11 @@ class Embedder:
         """What the checkpoint says of itself."""
         self._tokenizer = TextTokenizer.load(self.spec)
         self._engine: Engine = load_engine(self.spec, config)
+
+    @property
+    def info(self) -> EngineInfo:
+        """What was loaded, and where it runs."""
+        return self._engine.info
 
     def embed(
         self,
