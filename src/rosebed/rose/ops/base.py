@@ -116,7 +116,7 @@ class Ops(Protocol):
 
     def pool(self, hidden_states: Tensor, spans: Tensor, mode: Pooling) -> Tensor:
         """float32[num_spans, H] from [T, H] and spans int32[num_spans, 2], half-open, in any order, overlaps allowed.
-        An empty span (padding of a bucket) gives a finite row that nobody reads."""
+        Empty spans at the end (padding of a bucket) give rows that mean nothing."""
         ...
 
     def finalize_dense(self, vectors: Tensor, dimensions: Tensor, normalize: Tensor) -> tuple[Tensor, Tensor]:

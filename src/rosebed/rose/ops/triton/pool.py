@@ -7,8 +7,8 @@ import triton.language as tl
 from rosebed.core.model_spec import Pooling
 
 _MIN_NORM = tl.constexpr(1e-12)
-_MAX_PROGRAMS = 2048
-"""Enough for any chip; a bucket's unused spans are then passed over in a few steps of a loop."""
+_MAX_PROGRAMS = 528
+"""Four for each multiprocessor of a Hopper chip."""
 _MODES = {Pooling.CLS: 0, Pooling.MEAN: 1, Pooling.LAST: 2}
 
 
@@ -18,13 +18,19 @@ def _pool_kernel(
     spans_ptr,  # int32[num_spans, 2]
     out_ptr,  # float32[num_spans, WIDTH]
     num_spans,
+    SPANS_POW2: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_W: tl.constexpr,
     BLOCK_T: tl.constexpr,
     MODE: tl.constexpr,
 ):
     num_blocks: tl.constexpr = (WIDTH + BLOCK_W - 1) // BLOCK_W
-    for item in range(tl.program_id(0), num_spans * num_blocks, tl.num_programs(0)):
+    # A bucket's unused spans come last and are empty: nobody reads their rows, so they are not computed.
+    spans = tl.arange(0, SPANS_POW2)
+    starts = tl.load(spans_ptr + 2 * spans, mask=spans < num_spans, other=0)
+    ends = tl.load(spans_ptr + 2 * spans + 1, mask=spans < num_spans, other=0)
+    num_used = tl.max(tl.where(ends > starts, spans + 1, 0))
+    for item in range(tl.program_id(0), num_used * num_blocks, tl.num_programs(0)):
         span = item // num_blocks
         columns = (item % num_blocks) * BLOCK_W + tl.arange(0, BLOCK_W)
         mask = columns < WIDTH
@@ -40,9 +46,7 @@ def _pool_kernel(
             out = tl.sum(sums, axis=0) / tl.maximum(end - start, 1).to(tl.float32)
         else:
             token = (start if MODE == 0 else end - 1).to(tl.int64)
-            # An empty span is padding of a bucket: zeros, which nobody reads.
-            readable = columns < tl.where(end > start, WIDTH, 0)
-            out = tl.load(hidden_ptr + token * WIDTH + columns, mask=readable, other=0.0).to(tl.float32)
+            out = tl.load(hidden_ptr + token * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
         tl.store(out_ptr + span * WIDTH + columns, out, mask=mask)
 
 
@@ -70,7 +74,8 @@ def _finalize_kernel(
 def pool(hidden_states: torch.Tensor, spans: torch.Tensor, mode: Pooling) -> torch.Tensor:
     """float32[num_spans, width] from contiguous [num_tokens, width] and int32[num_spans, 2].
 
-    A mean is cut into narrow columns, so that even one long span keeps many programs reading.
+    A mean is cut into narrow columns, so that even one long span keeps many programs reading. Rows of empty spans at
+    the end are left unwritten.
     """
     num_spans, width = len(spans), hidden_states.shape[1]
     out = torch.empty((num_spans, width), dtype=torch.float32, device=hidden_states.device)
@@ -80,6 +85,7 @@ def pool(hidden_states: torch.Tensor, spans: torch.Tensor, mode: Pooling) -> tor
         spans,
         out,
         num_spans,
+        SPANS_POW2=triton.next_power_of_2(num_spans),
         WIDTH=width,
         BLOCK_W=block,
         BLOCK_T=256,

@@ -1,0 +1,77 @@
+"""`Ops` on the CPU: products by oneDNN, with bias and activation fused; the rest is the reference.
+
+torch's own float32 product is MKL's, which on AMD processors runs at half the speed. Measured (EPYC 9005, one thread,
+1024 → 4096 features, µs): 10 tokens 1756 by MKL, 883 by oneDNN; 512 tokens 41898, 18444. Packing weights in advance
+gained another 25 % at 10 tokens and under 10 % from 64 on, for a second copy of them: not done.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rosebed.rose.ops.base import Activation
+from rosebed.rose.ops.reference import (
+    add_layer_norm,
+    add_rms_norm,
+    embed_layer_norm,
+    finalize_dense,
+    pool,
+    qk_norm_rope,
+    rms_norm,
+)
+
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "embed_layer_norm",
+    "finalize_dense",
+    "is_available",
+    "linear",
+    "linear_activation",
+    "linear_silu_mul",
+    "linear_unreduced",
+    "pool",
+    "qk_norm_rope",
+    "rms_norm",
+]
+
+# NOTE: not a documented operation, but the one that torch.compile emits for the CPU since torch 2.0.
+_OPERATION = "_linear_pointwise"
+
+_FUSED = {
+    Activation.GELU: ("gelu", "none"),
+    Activation.GELU_TANH: ("gelu", "tanh"),
+    Activation.RELU: ("relu", ""),
+    Activation.SILU: ("swish", ""),
+}
+"""Activation → the operation's name for it, and which of its algorithms."""
+
+
+def is_available() -> bool:
+    """Whether this build of torch has oneDNN, on this processor."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _OPERATION)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return _product(x, weight, bias, "none", "")
+
+
+def linear_unreduced(x: Tensor, weight: Tensor) -> Tensor:
+    return _product(x, weight, None, "none", "")
+
+
+def linear_activation(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    return _product(x, weight, bias, *_FUSED[activation])
+
+
+def linear_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
+    gate, up = linear(x, gate_up).chunk(2, dim=-1)
+    return F.silu(gate).mul_(up)
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, function: str, algorithm: str) -> Tensor:
+    operation = cast(Callable[..., Tensor], torch.ops.mkldnn._linear_pointwise)
+    return operation(x, weight, bias, function, [], algorithm)
