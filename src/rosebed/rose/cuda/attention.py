@@ -16,7 +16,12 @@ from rosebed.rose.ops.triton.attention import AttentionTiles, build_work_list, m
 
 
 class GraphAttention(Protocol):
-    """One attention implementation, for every token bucket. Its plan is made on the device, inside the graph."""
+    """One attention implementation, for every token bucket."""
+
+    def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
+        """What must be done on the host for a batch that is about to run in the bucket of `num_tokens`; `slot` names
+        host memory that no earlier step still reads. Enqueues on the current stream, outside any graph."""
+        ...
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         """What a model calls in the bucket of `num_tokens`. `cu_seqlens` is int32[num_rows + 1] on the device, and is
@@ -26,13 +31,24 @@ class GraphAttention(Protocol):
 
 _BACKENDS = {
     "triton": "rosebed.rose.cuda.attention:TritonAttention",
+    "flashinfer-fa3": "rosebed.rose.cuda.flashinfer:FlashInferAttention",
     "fa3": "rosebed.rose.cuda.fa3:Fa3Attention",
 }
 """Name → module:class. The class takes (spec, device), and raises ConfigError for what it cannot do."""
 
-FA3_LEAST_TOKENS = 1024
-FA3_LEAST_LENGTH = {64: 1024, 128: 1024}
-"""Head size → sequence length from which FlashAttention-3 beats our kernel (H200, bf16)."""
+LONG_LEAST_TOKENS = 1024
+LONG_LEAST_LENGTH = {"flashinfer-fa3": {64: 2048, 128: 512}, "fa3": {64: 3072, 128: 1024}}
+"""Backend → head size → sequence length from which it beats our kernel (H200, bf16). The first installed is used."""
+
+
+def sequence_capacity(num_tokens: int) -> int:
+    """Sequences that the graphs of long-sequence backends hold: with more, none of them can be long."""
+    return max(16, num_tokens // 64)
+
+
+def tokens_for_sequences(num_sequences: int) -> int:
+    """The least bucket in which such a backend takes so many sequences."""
+    return 64 * num_sequences if num_sequences > 16 else 0
 
 
 def create_attentions(name: str, spec: AttentionSpec, device: torch.device) -> dict[str, GraphAttention]:
@@ -58,13 +74,21 @@ def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> Gr
 
 def choose_attention(attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout) -> str:
     """The fastest of `attentions` for one batch."""
-    if "fa3" not in attentions or layout.num_tokens < FA3_LEAST_TOKENS:
-        return next(iter(attentions))
+    short, long = attention_pair(attentions)
+    if long is None or short is None or layout.num_tokens < LONG_LEAST_TOKENS:
+        return short or next(iter(attentions))
+    if layout.num_sequences > sequence_capacity(layout.num_tokens):
+        return short
     lengths = np.diff(layout.cu_seqlens).astype(np.int64)
     # Work grows with the square of a length, so long sequences decide.
     typical = int((lengths * lengths).sum()) // layout.num_tokens
-    least = FA3_LEAST_LENGTH[spec.head_dim]
-    return "fa3" if typical >= least or len(attentions) == 1 else "triton"
+    return long if typical >= LONG_LEAST_LENGTH[long][spec.head_dim] else short
+
+
+def attention_pair(attentions: Mapping[str, GraphAttention]) -> tuple[str | None, str | None]:
+    """(the backend for short sequences, the one for long ones), None where there is none."""
+    long = next((name for name in LONG_LEAST_LENGTH if name in attentions), None)
+    return ("triton" if "triton" in attentions else None), long
 
 
 class TritonAttention:
@@ -78,6 +102,9 @@ class TritonAttention:
         self._spec = spec
         self._num_sms = properties.multi_processor_count
         self._pdl = properties.major >= 9
+
+    def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
+        """Nothing: the work list is made on the device."""
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         tiles = attention_tiles(self._spec, num_tokens)

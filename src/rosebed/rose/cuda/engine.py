@@ -16,11 +16,18 @@ from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, OutputSlot
 from rosebed.core.types import DENSE_ONLY, Batch, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
-from rosebed.rose.cuda.attention import FA3_LEAST_TOKENS, GraphAttention, choose_attention, create_attentions
+from rosebed.rose.cuda.attention import (
+    LONG_LEAST_TOKENS,
+    GraphAttention,
+    attention_pair,
+    choose_attention,
+    create_attentions,
+    tokens_for_sequences,
+)
 from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
 from rosebed.rose.cuda.driver import Queue, device_pointer
 from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
-from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key
+from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key, tokens_for_rows
 from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry
 from rosebed.rose.cuda.linear_table import load_table
 from rosebed.rose.cuda.ops import CudaOps
@@ -85,6 +92,7 @@ class CudaEngine:
         views = entry.views(key)
         write_batch(views, batch, rows)
         self._queue.record(entry.begun_handle)
+        self._plan_attention(key, batch, entry)
         self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
         hidden_states = self._forward(key)
         num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
@@ -110,8 +118,15 @@ class CudaEngine:
     def _key(self, batch: Batch, rows: DenseRows) -> GraphKey:
         attention = choose_attention(self._attentions, self._loaded.model.attention_spec, batch.layout)
         num_rows = max(len(rows.owners), batch.num_sequences)
-        key = smallest_key(self._rungs, batch.num_tokens, num_rows, attention)
-        return key or GraphKey(_round_up(max(batch.num_tokens, 4 * num_rows)), attention)
+        num_tokens = max(batch.num_tokens, tokens_for_rows(num_rows))
+        if attention != "triton":
+            num_tokens = max(num_tokens, tokens_for_sequences(batch.num_sequences))
+        return smallest_key(self._rungs, num_tokens, attention) or GraphKey(_round_up(num_tokens), attention)
+
+    def _plan_attention(self, key: GraphKey, batch: Batch, entry: RingEntry) -> None:
+        if key.attention != "triton":
+            with torch.cuda.stream(self._stream):
+                self._attentions[key.attention].plan(batch.layout, key.num_tokens, entry.number)
 
     def _forward(self, key: GraphKey) -> Tensor:
         """Enqueue the pass: hidden states [num_tokens, hidden]."""
@@ -158,7 +173,7 @@ class CudaEngine:
         )
         entries = [
             RingEntry(max_words, dense_bytes + tail_bytes, has_token_types=loaded.has_token_types, stream=self._stream)
-            for _ in range(MAX_IN_FLIGHT)
+            for number in range(MAX_IN_FLIGHT)
         ]
         return blocks, entries
 
@@ -183,12 +198,12 @@ class CudaEngine:
 
 def graph_keys(rungs: tuple[int, ...], attentions: Mapping[str, GraphAttention]) -> list[GraphKey]:
     """The keys that batches can meet."""
-    return [
-        GraphKey(tokens, name)
-        for tokens in rungs
-        for name in attentions
-        if name == "triton" or len(attentions) == 1 or tokens >= FA3_LEAST_TOKENS
-    ]
+    short, long = attention_pair(attentions)
+    everywhere = short or next(iter(attentions))
+    keys = [GraphKey(tokens, everywhere) for tokens in rungs]
+    if long is not None and short is not None:
+        keys += [GraphKey(tokens, long) for tokens in rungs if tokens >= LONG_LEAST_TOKENS]
+    return keys
 
 
 def _round_up(num_tokens: int) -> int:

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rosebed.core.errors import ConfigError
+from rosebed.core.types import SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
-from rosebed.rose.cuda.attention import BoundAttention
+from rosebed.rose.cuda.attention import BoundAttention, sequence_capacity
 
 
 class Fa3Attention:
@@ -26,12 +27,15 @@ class Fa3Attention:
             raise ConfigError(f"--attention fa3 does not compute {spec}")
         self._causal = spec.causal
 
+    def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
+        """Nothing: its scheduler works on the device."""
+
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         from fa3_fwd_interface import flash_attn_varlen_func  # pyright: ignore[reportMissingImports]
 
         # NOTE: keys are loaded past a sequence's end and only their weights are masked, so rows of padding must be
         # finite: they form one more sequence, which writes them in every layer.
-        bounds = F.pad(cu_seqlens, (0, 1), value=num_tokens)
+        bounds = F.pad(cu_seqlens[: sequence_capacity(num_tokens) + 1], (0, 1), value=num_tokens)
 
         def forward(q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None) -> Tensor:  # noqa: ARG001
             out = flash_attn_varlen_func(q, k, v, bounds, bounds, num_tokens, num_tokens, causal=self._causal)

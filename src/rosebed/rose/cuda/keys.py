@@ -34,8 +34,12 @@ def ladder(max_tokens: int) -> tuple[int, ...]:
     return tuple(rungs[: bisect_left(rungs, max_tokens) + 1])
 
 
-def smallest_key(rungs: tuple[int, ...], num_tokens: int, num_rows: int, attention: str) -> GraphKey | None:
-    """The smallest key that dominates the batch; None if it is larger than the ladder."""
-    needed = max(num_tokens, 4 * num_rows if num_rows > ROWS_LEAST else 0)
-    place = bisect_left(rungs, needed)
+def tokens_for_rows(num_rows: int) -> int:
+    """The least `num_tokens` of a key that returns so many rows."""
+    return 4 * num_rows if num_rows > ROWS_LEAST else 0
+
+
+def smallest_key(rungs: tuple[int, ...], num_tokens: int, attention: str) -> GraphKey | None:
+    """The smallest key that holds so many tokens; None if the ladder does not reach there."""
+    place = bisect_left(rungs, num_tokens)
     return GraphKey(rungs[place], attention) if place < len(rungs) else None

@@ -19,7 +19,10 @@ class RingEntry:
     """Host memory and events of one step in flight. Only host memory is ringed: the device side is ordered by its
     stream."""
 
-    def __init__(self, max_words: int, max_bytes: int, *, has_token_types: bool, stream: torch.cuda.Stream) -> None:
+    def __init__(
+        self, number: int, max_words: int, max_bytes: int, *, has_token_types: bool, stream: torch.cuda.Stream
+    ) -> None:
+        self.number = number
         self._words = torch.zeros(max_words, dtype=torch.int32, pin_memory=True)  # what is copied in
         self._views: dict[GraphKey, InputViews[Int32Array]] = {}
         self._has_token_types = has_token_types
