@@ -146,11 +146,14 @@ def _options(config: TulipConfig) -> list[tuple[str, int]]:
     ]
 
 
-def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+def _address(host: str, port: int) -> str:
     if host.startswith("unix:"):
-        address = host
-    else:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    address = _address(host, port)
     try:
         return server.add_insecure_port(address)
     except RuntimeError as error:
