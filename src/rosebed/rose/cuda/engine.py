@@ -172,7 +172,13 @@ class CudaEngine:
             out=torch.zeros(dense_bytes, dtype=torch.uint8, device=loaded.device),
         )
         entries = [
-            RingEntry(max_words, dense_bytes + tail_bytes, has_token_types=loaded.has_token_types, stream=self._stream)
+            RingEntry(
+                number,
+                max_words,
+                dense_bytes + tail_bytes,
+                has_token_types=loaded.has_token_types,
+                stream=self._stream,
+            )
             for number in range(MAX_IN_FLIGHT)
         ]
         return blocks, entries
