@@ -16,6 +16,8 @@ from rosebed.rose import load_engine
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
 
+torch.set_num_threads(1)  # models this small gain nothing from threads, which wait for each other on a busy machine
+
 VOCAB_SIZE = 300
 MAX_LENGTH = 150
 
@@ -39,6 +41,8 @@ CONFIGS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "xlm_roberta": (transformers.XLMRobertaConfig, _ROBERTA),
     "camembert": (transformers.CamembertConfig, _ROBERTA),
     "mpnet": (transformers.MPNetConfig, _SIZES | {"max_position_embeddings": MAX_LENGTH + 2}),
+    "bert_silu": (transformers.BertConfig, _BERT | {"hidden_act": "silu"}),
+    "bert_gelu_new": (transformers.BertConfig, _BERT | {"hidden_act": "gelu_new"}),
     "distilbert": (transformers.DistilBertConfig, _DISTILBERT | {"max_position_embeddings": MAX_LENGTH}),
     "qwen3": (transformers.Qwen3Config, _QWEN3),
     "qwen3_rope_theta": (transformers.Qwen3Config, _QWEN3 | {"rope_theta": 1e6}),
@@ -90,7 +94,9 @@ def spec_of(folder: Path, **overrides: Any) -> ModelSpec:
     return resolve_model_spec(CheckpointFiles.read(folder), ModelOverrides(**overrides))
 
 
-def load(folder: Path, *, config: EngineConfig = EngineConfig(device="cpu"), **overrides: Any) -> CpuEngine:
+def load(
+    folder: Path, *, config: EngineConfig = EngineConfig(device="cpu", num_threads=1), **overrides: Any
+) -> CpuEngine:
     engine = load_engine(spec_of(folder, **overrides), config)
     assert isinstance(engine, CpuEngine)
     return engine

@@ -24,14 +24,15 @@ from rose_checkpoints import (
 from rosebed.core.types import Batch, Sequence
 from rosebed.rose.attention.registry import create_attention
 from rosebed.rose.loader import LoadedModel, load_model
-from rosebed.rose.ops import reference
+from rosebed.rose.ops import onednn, reference
+from rosebed.rose.ops.base import Ops
 
 LENGTHS = (1, 2, 7, 63, 64, 65, MAX_LENGTH)
 TOLERANCE = 1e-5
 
 
-def load(folder: Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
-    return load_model(spec_of(folder), reference, device=torch.device("cpu"), dtype=dtype)
+def load(folder: Path, dtype: torch.dtype = torch.float32, ops: Ops = reference) -> LoadedModel:
+    return load_model(spec_of(folder), ops, device=torch.device("cpu"), dtype=dtype)
 
 
 @torch.inference_mode()
@@ -79,17 +80,21 @@ def test_one_sequence(checkpoint: tuple[str, Any, Path], length: int) -> None:
         assert_equal(name, model, [sequence], hidden_states(loaded, pack(sequence)))
 
 
+@pytest.mark.parametrize("ops", [reference, onednn])
 @pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS[::-1], (5, 64, 1, 90, 5, 6, 7, 8, 9, 66, 66), (1,) * 9])
-def test_mixture(checkpoint: tuple[str, Any, Path], lengths: tuple[int, ...]) -> None:
+def test_mixture(checkpoint: tuple[str, Any, Path], lengths: tuple[int, ...], ops: Ops) -> None:
     name, model, folder = checkpoint
     sequences = sequences_for(name, lengths)
-    assert_equal(name, model, sequences, hidden_states(load(folder), pack(*sequences)))
+    assert_equal(name, model, sequences, hidden_states(load(folder, ops=ops), pack(*sequences)))
 
 
-def test_bfloat16(checkpoint: tuple[str, Any, Path]) -> None:
+@pytest.mark.parametrize("ops", [reference, onednn])
+def test_bfloat16(checkpoint: tuple[str, Any, Path], ops: Ops) -> None:
     name, model, folder = checkpoint
     sequences = sequences_for(name, LENGTHS)
-    for sequence, states in zip(sequences, hidden_states(load(folder, torch.bfloat16), pack(*sequences)), strict=True):
+    for sequence, states in zip(
+        sequences, hidden_states(load(folder, torch.bfloat16, ops), pack(*sequences)), strict=True
+    ):
         assert cosine_error(states, reference_hidden_states(name, model, sequence)) < 1e-3
 
 

@@ -19,7 +19,7 @@ from rosebed.rose.config import EngineConfig
 from rosebed.rose.eager import EagerRunner
 from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
 from rosebed.rose.loader import LoadedModel, load_model
-from rosebed.rose.ops import reference
+from rosebed.rose.ops import onednn, reference
 
 MAX_IN_FLIGHT = 2
 """One step runs while the next is assembled."""
@@ -32,7 +32,8 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
     if config.attention not in ("auto", "sdpa"):
         raise ConfigError(f"--attention {config.attention!r} does not run on the CPU; sdpa does")
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
-    loaded = load_model(spec, reference, device=torch.device("cpu"), dtype=dtype)
+    ops = onednn if onednn.is_available() else reference
+    loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=dtype)
     return CpuEngine(loaded, config)
 
 

@@ -73,5 +73,5 @@ def linear_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, function: str, algorithm: str) -> Tensor:
-    operation = cast(Callable[..., Tensor], torch.ops.mkldnn._linear_pointwise)
+    operation = cast(Callable[..., Tensor], getattr(torch.ops.mkldnn, _OPERATION))
     return operation(x, weight, bias, function, [], algorithm)
