@@ -23,9 +23,6 @@ _EPILOGUES = {
     Activation.SILU: Epilogue.SILU,
 }
 
-GATED_CHUNK = 2048
-"""Tokens whose gate and up rows are made at once."""
-
 _GELUS = frozenset({Epilogue.GELU, Epilogue.GELU_TANH})
 
 
@@ -91,15 +88,8 @@ class CudaOps:
     def linear_silu_mul(self, x: Tensor, gate_up: Tensor) -> Tensor:
         tiles = self._tiles(ProductKind.GATED, x, gate_up)
         if tiles is None:
-            return self._gate_by_chunks(x, gate_up)
+            return activations.silu_and_mul(F.linear(x, gate_up), pdl=self.pdl)
         return small_linear(x, gate_up, None, tiles=tiles, epilogue=Epilogue.SILU_MUL, pdl=self.pdl)
-
-    def _gate_by_chunks(self, x: Tensor, gate_up: Tensor) -> Tensor:
-        """Gate and up of some thousand tokens would leave L2 before they are multiplied; those of a chunk do not."""
-        out = torch.empty((len(x), gate_up.shape[0] // 2), dtype=x.dtype, device=x.device)
-        for chunk, target in zip(x.split(GATED_CHUNK), out.split(GATED_CHUNK), strict=True):
-            activations.silu_and_mul_into(F.linear(chunk, gate_up), target, pdl=self.pdl)
-        return out
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return norms.rms_norm(x, weight, eps, pdl=self.pdl)

@@ -64,9 +64,10 @@ def bias_activation_(x: torch.Tensor, bias: torch.Tensor | None, epilogue: Epilo
     return x
 
 
-def silu_and_mul_into(gate_up: torch.Tensor, out: torch.Tensor, *, pdl: bool) -> None:
-    """silu(first half) * second half of contiguous [num_tokens, 2 * width], to contiguous `out` [num_tokens, width]."""
+def silu_and_mul(gate_up: torch.Tensor, *, pdl: bool) -> torch.Tensor:
+    """silu(first half) * second half of contiguous [num_tokens, 2 * width]: [num_tokens, width]."""
     num_tokens, double = gate_up.shape
+    out = torch.empty((num_tokens, double // 2), dtype=gate_up.dtype, device=gate_up.device)
     block = min(1024, triton.next_power_of_2(double // 2))
     _silu_and_mul_kernel[(num_tokens, triton.cdiv(double // 2, block))](
         gate_up,
@@ -77,3 +78,4 @@ def silu_and_mul_into(gate_up: torch.Tensor, out: torch.Tensor, *, pdl: bool) ->
         num_warps=4,
         **({"launch_pdl": True} if pdl else {}),
     )
+    return out

@@ -66,7 +66,7 @@ def qk_norm_rope(
     be a power of two.
     """
     num_rotated = heads.num_heads + heads.num_kv_heads
-    block = min(32 if len(qkv) > 256 else 8, triton.next_power_of_2(num_rotated))
+    block = min(16, triton.next_power_of_2(num_rotated))
     _qk_norm_rope_kernel[(len(qkv), triton.cdiv(num_rotated, block))](
         qkv,
         q_weight,
@@ -80,6 +80,6 @@ def qk_norm_rope(
         HALF=heads.head_dim // 2,
         BLOCK_H=block,
         PDL=pdl,
-        num_warps=8 if block == 32 else 2,
+        num_warps=8 if len(qkv) <= 256 else 4,
         **({"launch_pdl": True} if pdl else {}),
     )
