@@ -14,7 +14,16 @@ from rosebed.core.errors import (
 )
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import OutputKind, Sequence
-from rosebed.proto.codec import Assembler, ReplyTimings, error_item, error_of, info_message, info_of
+from rosebed.proto.codec import (
+    Assembler,
+    ReplyTimings,
+    error_item,
+    error_of,
+    error_of_metadata,
+    failure_metadata,
+    info_message,
+    info_of,
+)
 from rosebed.proto.rosebed_pb2 import (
     DTYPE_FLOAT16,
     DTYPE_FLOAT32,
@@ -142,6 +151,19 @@ def test_error_details_survive_the_wire() -> None:
     assert isinstance(gone, Unavailable)
     assert gone.retry_after_s == 9
     assert type(error_of(ItemError(code="of_the_future", message="m"))) is ServerError
+
+
+def test_a_failed_call_says_why_in_its_metadata() -> None:
+    assert failure_metadata(InvalidInput("bad", param="sequences[3]")) == (
+        ("rosebed-code", "invalid_input"),
+        ("rosebed-param", "sequences[3]"),
+    )
+    metadata = dict(failure_metadata(Overloaded("full", retry_after_s=4)))
+    assert metadata == {"rosebed-code": "overloaded", "rosebed-retry-after-s": "4"}
+    error = error_of_metadata(metadata, "full")
+    assert isinstance(error, Overloaded)
+    assert (error.message, error.retry_after_s) == ("full", 4)
+    assert error_of_metadata({"grpc-status": "14"}, "connection refused") is None
 
 
 def test_info_survives_the_wire() -> None:

@@ -44,7 +44,6 @@ class RequestQueue:
             return Cost()
         del self._lines[state.lane][state]
         cost = state.cost(state.taken, len(state.sequences))
-        state.taken = len(state.sequences)
         self._change(state.lane, cost, sign=-1)
         return cost
 

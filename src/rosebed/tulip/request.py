@@ -37,7 +37,7 @@ class RequestState:
         self.deadline_ns = deadline_ns
         self.on_done = on_done
         self.taken = 0
-        """Sequences that have left the queue, or never entered it: the first ones."""
+        """Sequences that were taken from the queue: the first ones."""
         self.remaining = len(sequences)
         """Sequences not finished yet."""
         self.done = False

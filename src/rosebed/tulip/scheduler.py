@@ -240,10 +240,10 @@ class Scheduler:
     def _recover(self, portions: Portions, error: Exception) -> None:
         """The engine raised for these: find out for which, or give up if it is gone for good."""
         if isinstance(error, Unavailable):
-            self._die(error)
             self._give_up(portions, error)
+            self._die(error)
         elif num_sequences(portions) > 1:
-            self._retries.extend(halves(portions))
+            self._retries.extendleft(reversed(halves(portions)))
         else:
             reason = f"the forward pass raised {type(error).__name__}: {error}"
             self._ledger.fail(portions[0], StepFailed(reason), self._clock())
