@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.model_spec import ModelOverrides, resolve_model_spec
+from rosebed.text.encoders import TokenizersEncoder, choose_encoder
+from rosebed.text.loading import load_tokenizer
 from rosebed.text.tokenizer import PairCut, Side, TextTokenizer, TokenizeOptions
 
 TEXTS = list(CORPUS.values())
@@ -122,6 +125,17 @@ def test_batches_and_threads_do_not_change_ids(subject: Subject) -> None:
     expected = [one_by_one[i:] + one_by_one[:i] for i in range(0, 80, 5)]
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(subject.ids, orders)) == expected
+
+
+def test_bpe_is_encoded_by_the_faster_library(tmp_path: Path) -> None:
+    """The other tests of qwen3 prove its ids, then; here, that every text gives what the tokenizers library gives."""
+    folder = text_assets.qwen3(tmp_path, appends_end=False)
+    tokenizer = load_tokenizer(folder, "qwen3")
+    chosen = choose_encoder(folder, tokenizer)
+    assert chosen.name == "fastokens"
+    structure = ["".join(parts) for parts in product([" ", "\n", "\r", "a", "1", "!", "'s", "é"], repeat=4)]
+    for texts in (TEXTS, structure):
+        assert differing(texts, chosen.encode(texts), TokenizersEncoder(tokenizer).encode(texts)) == []
 
 
 def test_token_spans_have_the_same_ids(subject: Subject) -> None:

@@ -36,7 +36,7 @@ def test_a_sentence_transformers_folder(tmp_path: Path) -> None:
         "prompt in pooling": ("yes", "1_Pooling/config.json"),
         "normalize": ("yes", "modules.json"),
         "max length": ("256 tokens", "sentence_bert_config.json"),
-        "tokenizer": ("WordPiece, 16 tokens", "tokenizer.json"),
+        "tokenizer": ("WordPiece, 16 tokens, by tokenizers", "tokenizer.json"),
         "special tokens": ("[CLS] … [SEP]", "tokenizer.json"),
         "lower the text": ("no", "sentence_bert_config.json"),
         "default prompt": ("none", "default"),
@@ -83,7 +83,7 @@ def test_a_bare_folder_says_what_is_assumed(tmp_path: Path) -> None:
     assert found["normalize"] == ("no", "default for bidirectional_pplx_qwen3")
     assert found["dtype"] == ("float32", "config.json")
     assert found["special tokens"] == ("…", "tokenizer.json")
-    assert found["tokenizer"] == ("BPE, 257 tokens", "tokenizer.json")
+    assert found["tokenizer"] == ("BPE, 257 tokens, by fastokens", "tokenizer.json")
 
 
 def test_shards_are_summed(tmp_path: Path) -> None:

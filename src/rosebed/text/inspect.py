@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from rosebed.core.checkpoint import CheckpointFiles, read_json
 from rosebed.core.errors import CheckpointError
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.text.encoders import choose_encoder
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 
@@ -61,7 +62,8 @@ def _text_rows(spec: ModelSpec, tokenizer: Tokenizer) -> Iterator[InspectRow]:
     file = "tokenizer.json" if (spec.folder / "tokenizer.json").is_file() else "vocab.txt"
     kind = type(tokenizer.model).__name__
     yield InspectRow("max length", f"{spec.max_length} tokens", spec.sources["max_length"])
-    yield InspectRow("tokenizer", f"{kind}, {tokenizer.get_vocab_size()} tokens", file)
+    encoder = choose_encoder(spec.folder, tokenizer)
+    yield InspectRow("tokenizer", f"{kind}, {tokenizer.get_vocab_size()} tokens, by {encoder.name}", file)
     yield InspectRow("special tokens", _special_tokens(tokenizer), file)
     yield InspectRow("lower the text", _yes(spec.lower_case), spec.sources["lower_case"])
     for name, text in spec.prompts.items():

@@ -1,7 +1,7 @@
 """Texts to token ids: prompt, lower-casing, special tokens, truncation. Knows no wire format and no tensors.
 
-The shared `tokenizers.Tokenizer` is never changed after loading, so that any number of threads may use it with
-different options: texts are encoded bare, and cutting and special tokens are done here.
+The shared tokenizer is never changed after loading, so that any number of threads may use it with different options:
+texts are encoded bare, and cutting and special tokens are done here.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from tokenizers import Encoding, Tokenizer
 from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Int32Array, whole_span
+from rosebed.text.encoders import Encoder, choose_encoder
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
@@ -29,10 +30,11 @@ _BARE_PAIR = SpecialTokenTemplate.bare(2)
 class TextTokenizer:
     """One model's tokenizer. Safe to share between threads."""
 
-    def __init__(self, tokenizer: Tokenizer, spec: ModelSpec, *, max_length: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, encoder: Encoder, spec: ModelSpec, *, max_length: int) -> None:
         self.max_length = max_length
         """Most tokens of one sequence, special tokens included."""
         self._tokenizer = tokenizer
+        self._encoder = encoder
         self._spec = spec
         self._template = SpecialTokenTemplate.probe(tokenizer, 1)
         self._pair_template = SpecialTokenTemplate.probe(tokenizer, 2)
@@ -47,7 +49,8 @@ class TextTokenizer:
         CheckpointError if the folder's tokenizer cannot be read, ConfigError if the limit leaves no room for text.
         """
         limit = spec.max_length if max_length is None else min(max_length, spec.max_length)
-        tokenizer = cls(load_tokenizer(spec.folder, spec.model_type), spec, max_length=limit)
+        loaded = load_tokenizer(spec.folder, spec.model_type)
+        tokenizer = cls(loaded, choose_encoder(spec.folder, loaded), spec, max_length=limit)
         if limit <= tokenizer.num_special_tokens:
             num_special = tokenizer.num_special_tokens
             raise ConfigError(f"a limit of {limit} tokens leaves no room for text beside {num_special} special ones")
@@ -105,11 +108,9 @@ class TextTokenizer:
     ) -> list[TokenizedInput]:
         try:
             texts = [text for row in rows for text in self._prepare(row, options)]
-            # Ids are those of `encode`; this form leaves out offsets, and one text alone skips the thread pool.
-            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        except (TypeError, AttributeError):
+            ids = iter(self._encoder.encode(texts))
+        except (TypeError, AttributeError, UnicodeEncodeError):
             raise self._fault(rows, template, options) from None
-        ids = (encoding.ids for encoding in encodings)
         return [self._dress(tuple(islice(ids, len(row))), i, template, options) for i, row in enumerate(rows)]
 
     def _prepare(self, row: tuple[str, ...], options: TokenizeOptions) -> tuple[str, ...]:
