@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence as AnySequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -118,10 +119,8 @@ class Assembler:
 
     def _row_starts(self, kind: OutputKind) -> npt.NDArray[np.int64]:
         spec = self._specs[kind]
-        starts = np.zeros(len(self._sequences) + 1, np.int64)
         counts = [0 if i in self._errors else spec.rows(s) for i, s in enumerate(self._sequences)]
-        np.cumsum(counts, out=starts[1:])
-        return starts
+        return np.array([0, *accumulate(counts)], np.int64)
 
 
 def _dim(sequence: Sequence, kind: OutputKind, specs: OutputSpecs) -> int:
