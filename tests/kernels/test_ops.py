@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rosebed.core.model_spec import Pooling
 from rosebed.rose.ops import reference
-from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape
+from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape, LayerNormWeights
 from rosebed.rose.ops.triton import activations, embed, norms, pool, rope
 from rosebed.rose.ops.triton.small_linear import Epilogue, LinearTiles, small_linear
 
@@ -88,10 +88,20 @@ def test_add_layer_norm(
     residual, weight, bias, x_bias = (
         randn(*shape, device=device, dtype=dtype) for shape in ((7, width), (width,), (width,), (width,))
     )
-    out = norms.add_layer_norm(x if parts > 1 else x[0], residual, weight, bias, 1e-5, x_bias=x_bias, pdl=pdl)
+    given = x if parts > 1 else x[0]
+    out = norms.add_layer_norm(given, residual, LayerNormWeights(weight, bias, 1e-5), x_bias=x_bias, pdl=pdl)
     expected = reference.add_layer_norm(
         x.float().sum(0), residual.float(), weight.float(), bias.float(), 1e-5, x_bias.float()
     )
+    assert relative_error(out, expected) < tolerance
+
+
+def test_layer_norm_of_a_sum_already_made(
+    device: torch.device, dtype: torch.dtype, pdl: bool, tolerance: float
+) -> None:
+    x, weight, bias = (randn(*shape, device=device, dtype=dtype) for shape in ((7, 96), (96,), (96,)))
+    out = norms.add_layer_norm(x, None, LayerNormWeights(weight, bias, 1e-5), pdl=pdl)
+    expected = torch.nn.functional.layer_norm(x.float(), (96,), weight.float(), bias.float(), 1e-5)
     assert relative_error(out, expected) < tolerance
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from rosebed.rose.attention.base import Attention, AttentionSpec
-from rosebed.rose.ops.base import HeadShape, Ops
+from rosebed.rose.ops.base import HeadShape, LayerNormWeights, Ops
 
 
 def attention_spec(heads: HeadShape, *, causal: bool = False, relative_bias: bool = False) -> AttentionSpec:
@@ -52,5 +52,5 @@ def attend(
 
 def project_add_norm(ops: Ops, dense: nn.Linear, norm: nn.LayerNorm, x: Tensor, residual: Tensor) -> Tensor:
     """LayerNorm(dense(x) + residual): how both halves of a post-norm layer end."""
-    product = ops.linear_unreduced(x, dense.weight)
-    return ops.add_layer_norm(product, residual, norm.weight, norm.bias, norm.eps, dense.bias)
+    weights = LayerNormWeights(norm.weight, norm.bias, norm.eps)
+    return ops.linear_add_layer_norm(x, dense.weight, dense.bias, residual, weights)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rosebed.core.model_spec import Pooling
 from rosebed.rose.cuda.linear_table import ProductKind, ProductShape
-from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape
+from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape, LayerNormWeights
 from rosebed.rose.ops.triton import activations, embed, norms, pool, rope
 from rosebed.rose.ops.triton.small_linear import Epilogue, LinearTiles, small_linear
 
@@ -58,22 +58,31 @@ class CudaOps:
     ) -> Tensor:
         return embed.embed_layer_norm(input_ids, positions, token_type_ids, tables, weight, bias, eps)
 
-    def add_layer_norm(
-        self, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float, x_bias: Tensor | None = None
-    ) -> Tensor:
-        return norms.add_layer_norm(x, residual, weight, bias, eps, x_bias=x_bias, pdl=self.pdl)
-
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         tiles = self._tiles(ProductKind.PLAIN, x, weight)
         if tiles is None:
             return F.linear(x, weight, bias)
         return small_linear(x, weight, bias, tiles=tiles, pdl=self.pdl)
 
-    def linear_unreduced(self, x: Tensor, weight: Tensor) -> Tensor:
+    def linear_add_layer_norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, norm: LayerNormWeights
+    ) -> Tensor:
         tiles = self._tiles(ProductKind.UNREDUCED, x, weight)
         if tiles is None:
-            return F.linear(x, weight)
-        return small_linear(x, weight, None, tiles=tiles, pdl=self.pdl)
+            # cuBLAS adds to what is there: the norm then reads one tensor instead of two.
+            return norms.add_layer_norm(residual.addmm_(x, weight.T), None, norm, x_bias=bias, pdl=self.pdl)
+        parts = small_linear(x, weight, None, tiles=tiles, pdl=self.pdl)
+        return norms.add_layer_norm(parts, residual, norm, x_bias=bias, pdl=self.pdl)
+
+    def linear_add_rms_norm(
+        self, x: Tensor, weight: Tensor, residual: Tensor, norm_weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        tiles = self._tiles(ProductKind.UNREDUCED, x, weight)
+        if tiles is None:
+            residual.addmm_(x, weight.T)
+            return norms.rms_norm(residual, norm_weight, eps, pdl=self.pdl), residual
+        parts = small_linear(x, weight, None, tiles=tiles, pdl=self.pdl)
+        return norms.add_rms_norm(parts, residual, norm_weight, eps, pdl=self.pdl)
 
     def linear_activation(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
         tiles = self._tiles(ProductKind.ACTIVATION, x, weight)
@@ -93,9 +102,6 @@ class CudaOps:
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return norms.rms_norm(x, weight, eps, pdl=self.pdl)
-
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        return norms.add_rms_norm(x, residual, weight, eps, pdl=self.pdl)
 
     def qk_norm_rope(
         self,

@@ -91,7 +91,7 @@ def _one_product(shape: ProductShape, num_tokens: int, tiles: LinearTiles | None
         case ProductKind.GATED:
             return lambda weight: ops.linear_silu_mul(x, weight)
         case ProductKind.UNREDUCED:
-            return lambda weight: ops.add_rms_norm(ops.linear_unreduced(x, weight), residual, bias, 1e-6)
+            return lambda weight: ops.linear_add_rms_norm(x, weight, residual, bias, 1e-6)
 
 
 def _weight_rows(shape: ProductShape) -> int:

@@ -31,53 +31,51 @@ class Qwen3Attention(nn.Module):
         self.ops = ops
 
     def forward(self, x: Tensor, positions: Tensor, cos_sin: Tensor, attention: Attention) -> Tensor:
+        """[T, num_heads · head_dim], before the output product."""
         qkv = self.ops.linear(x, self.qkv_proj.weight)
         q, k, v = self.ops.qk_norm_rope(
             qkv, self.q_norm.weight, self.k_norm.weight, positions, cos_sin, self.heads, self.eps
         )
-        return self.ops.linear_unreduced(attention.forward(q, k, v).flatten(1), self.o_proj.weight)
+        return attention.forward(q, k, v).flatten(1)
 
 
 class Qwen3MLP(nn.Module):
-    def __init__(self, config: Json, ops: Ops) -> None:
+    """Parameters only: its products are fused with what surrounds them."""
+
+    def __init__(self, config: Json) -> None:
         super().__init__()
         hidden_size, intermediate_size = positive(config, "hidden_size"), positive(config, "intermediate_size")
         self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, bias=False)
         self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
-        self.ops = ops
-
-    def forward(self, x: Tensor) -> Tensor:
-        gated = self.ops.linear_silu_mul(x, self.gate_up_proj.weight)
-        return self.ops.linear_unreduced(gated, self.down_proj.weight)
 
 
 class Qwen3Layer(nn.Module):
-    """Takes and returns (the last product, what it is to be added to): each norm also does the addition before it."""
+    """Takes and returns (normed hidden states, the sum so far): its last addition is normed for the next layer."""
 
     def __init__(self, config: Json, ops: Ops) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(positive(config, "hidden_size"))
         self.self_attn = Qwen3Attention(config, ops)
         self.post_attention_layernorm = nn.RMSNorm(positive(config, "hidden_size"))
-        self.mlp = Qwen3MLP(config, ops)
+        self.mlp = Qwen3MLP(config)
         self.eps = _norm_eps(config)
         self.ops = ops
 
     def forward(
         self,
-        x: Tensor | None,  # [T, hidden]; None before the first layer
+        normed: Tensor,  # [T, hidden]
         residual: Tensor,  # [T, hidden]
         positions: Tensor,
         cos_sin: Tensor,
         attention: Attention,
+        next_norm: nn.RMSNorm,
     ) -> tuple[Tensor, Tensor]:
-        if x is None:
-            normed = self.ops.rms_norm(residual, self.input_layernorm.weight, self.eps)
-        else:
-            normed, residual = self.ops.add_rms_norm(x, residual, self.input_layernorm.weight, self.eps)
         attended = self.self_attn(normed, positions, cos_sin, attention)
-        normed, residual = self.ops.add_rms_norm(attended, residual, self.post_attention_layernorm.weight, self.eps)
-        return self.mlp(normed), residual
+        normed, residual = self.ops.linear_add_rms_norm(
+            attended, self.self_attn.o_proj.weight, residual, self.post_attention_layernorm.weight, self.eps
+        )
+        gated = self.ops.linear_silu_mul(normed, self.mlp.gate_up_proj.weight)
+        return self.ops.linear_add_rms_norm(gated, self.mlp.down_proj.weight, residual, next_norm.weight, self.eps)
 
 
 class Qwen3Model(EncoderModel):
@@ -95,8 +93,10 @@ class Qwen3Model(EncoderModel):
         _check(config)
         hidden_size = positive(config, "hidden_size")
         self.embed_tokens = embedding_table(positive(config, "vocab_size"), hidden_size)
-        self.layers = nn.ModuleList(Qwen3Layer(config, ops) for _ in range(positive(config, "num_hidden_layers")))
+        layers = [Qwen3Layer(config, ops) for _ in range(positive(config, "num_hidden_layers"))]
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.RMSNorm(hidden_size)
+        self._norms = [*(layer.input_layernorm for layer in layers), self.norm]  # what each sum is normed by, in order
         self.register_buffer("cos_sin", rotary_table(config), persistent=False)
         self.eps = _norm_eps(config)
         self.ops = ops
@@ -109,11 +109,11 @@ class Qwen3Model(EncoderModel):
         token_type_ids: Tensor | None,  # noqa: ARG002  (Qwen3 has no token types)
         attention: Attention,
     ) -> Tensor:
-        x, residual = None, nn.functional.embedding(input_ids, self.embed_tokens.weight)
-        for layer in self.layers:
-            x, residual = layer(x, residual, positions, self.cos_sin, attention)
-        assert x is not None  # `positive` has made sure of one layer
-        return self.ops.add_rms_norm(x, residual, self.norm.weight, self.eps)[0]
+        residual = nn.functional.embedding(input_ids, self.embed_tokens.weight)
+        normed = self.ops.rms_norm(residual, self._norms[0].weight, self.eps)
+        for layer, next_norm in zip(self.layers, self._norms[1:], strict=True):
+            normed, residual = layer(normed, residual, positions, self.cos_sin, attention, next_norm)
+        return normed
 
 
 def is_causal(config: Json) -> bool:

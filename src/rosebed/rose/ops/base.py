@@ -37,6 +37,16 @@ class EmbeddingTables(NamedTuple):
     """[type_vocab_size, hidden]"""
 
 
+class LayerNormWeights(NamedTuple):
+    """What a LayerNorm has learned, and its floor."""
+
+    weight: Tensor
+    """[H]"""
+    bias: Tensor
+    """[H]"""
+    eps: float
+
+
 class HeadShape(NamedTuple):
     """How a packed QKV row divides: num_heads queries, num_kv_heads keys, as many values, head_dim each."""
 
@@ -61,27 +71,30 @@ class Ops(Protocol):
         """[T, H]: LayerNorm of word + position + token type rows."""
         ...
 
-    def add_layer_norm(
-        self,
-        x: Tensor,  # [T, H] or float32[parts, T, H]; may be overwritten
-        residual: Tensor,  # [T, H]
-        weight: Tensor,  # [H]
-        bias: Tensor,  # [H]
-        eps: float,
-        x_bias: Tensor | None = None,  # [H]
-    ) -> Tensor:
-        """[T, H]: LayerNorm(x + x_bias + residual)."""
-        ...
-
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """[T, out]: x W^T + bias."""
         ...
 
-    def linear_unreduced(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x W^T for `add_layer_norm` or `add_rms_norm` alone: [T, out], or float32[parts, T, out] whose sum it is.
+    def linear_add_layer_norm(
+        self,
+        x: Tensor,  # [T, in]
+        weight: Tensor,  # [H, in]
+        bias: Tensor,  # [H]
+        residual: Tensor,  # [T, H]; may be overwritten
+        norm: LayerNormWeights,
+    ) -> Tensor:
+        """[T, H]: LayerNorm(x W^T + bias + residual), how both halves of a post-norm layer end."""
+        ...
 
-        On few tokens a product is split over its inner dimension; the norm behind it adds the parts on the way.
-        """
+    def linear_add_rms_norm(
+        self,
+        x: Tensor,  # [T, in]
+        weight: Tensor,  # [H, in]
+        residual: Tensor,  # [T, H]; may be overwritten
+        norm_weight: Tensor,  # [H]
+        eps: float,
+    ) -> tuple[Tensor, Tensor]:
+        """([T, H] RMSNorm(s), [T, H] s) of s = x W^T + residual: a pre-norm layer's end and the next one's start."""
         ...
 
     def linear_activation(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
@@ -90,10 +103,6 @@ class Ops(Protocol):
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """[T, H]: x / sqrt(mean(x²) + eps) · weight."""
-        ...
-
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """([T, H] RMSNorm(x + residual), [T, H] x + residual), x as in `add_layer_norm`. Both may be overwritten."""
         ...
 
     def qk_norm_rope(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rosebed.rose.ops.base import Activation
+from rosebed.rose.ops.base import Activation, LayerNormWeights
 from rosebed.rose.ops.reference import (
     add_layer_norm,
     add_rms_norm,
@@ -24,15 +24,14 @@ from rosebed.rose.ops.reference import (
 )
 
 __all__ = [
-    "add_layer_norm",
-    "add_rms_norm",
     "embed_layer_norm",
     "finalize_dense",
     "is_available",
     "linear",
     "linear_activation",
+    "linear_add_layer_norm",
+    "linear_add_rms_norm",
     "linear_silu_mul",
-    "linear_unreduced",
     "pool",
     "qk_norm_rope",
     "rms_norm",
@@ -59,8 +58,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _product(x, weight, bias, "none", "")
 
 
-def linear_unreduced(x: Tensor, weight: Tensor) -> Tensor:
-    return _product(x, weight, None, "none", "")
+def linear_add_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, norm: LayerNormWeights) -> Tensor:
+    return add_layer_norm(linear(x, weight, bias), residual, norm.weight, norm.bias, norm.eps)
+
+
+def linear_add_rms_norm(
+    x: Tensor, weight: Tensor, residual: Tensor, norm_weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    return add_rms_norm(linear(x, weight), residual, norm_weight, eps)
 
 
 def linear_activation(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:

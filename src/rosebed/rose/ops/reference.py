@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rosebed.core.model_spec import Pooling
-from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape
+from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape, LayerNormWeights
 
 MIN_NORM = 1e-12
 """Least L2 norm divided by, as in torch.nn.functional.normalize: a zero vector stays zero."""
@@ -29,6 +29,7 @@ def embed_layer_norm(
 def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float, x_bias: Tensor | None = None
 ) -> Tensor:
+    """LayerNorm(x + x_bias + residual); x is overwritten."""
     if x_bias is not None:
         x += x_bias
     x += residual
@@ -39,8 +40,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-def linear_unreduced(x: Tensor, weight: Tensor) -> Tensor:
-    return F.linear(x, weight)
+def linear_add_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, norm: LayerNormWeights) -> Tensor:
+    return add_layer_norm(F.linear(x, weight, bias), residual, norm.weight, norm.bias, norm.eps)
+
+
+def linear_add_rms_norm(
+    x: Tensor, weight: Tensor, residual: Tensor, norm_weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    return add_rms_norm(F.linear(x, weight), residual, norm_weight, eps)
 
 
 def linear_activation(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
@@ -63,6 +70,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(RMSNorm(x + residual), x + residual)"""
     residual = residual + x
     return rms_norm(residual, weight, eps), residual
 

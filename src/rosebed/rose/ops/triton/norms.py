@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
+from rosebed.rose.ops.base import LayerNormWeights
 from rosebed.rose.ops.triton.pdl import wait_for_predecessor
 
 
@@ -33,6 +34,7 @@ def _add_layer_norm_kernel(
     WIDTH_POW2: tl.constexpr,
     PARTIALS: tl.constexpr,
     HAS_X_BIAS: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
     PDL: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
@@ -44,7 +46,8 @@ def _add_layer_norm_kernel(
         x_bias = tl.load(x_bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     wait_for_predecessor(PDL)
     x = _sum_partials(x_ptr, token, columns, mask, num_tokens, WIDTH, PARTIALS)
-    x += tl.load(residual_ptr + token * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
+    if HAS_RESIDUAL:
+        x += tl.load(residual_ptr + token * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
     if HAS_X_BIAS:
         x += x_bias
     mean = tl.sum(x) / WIDTH
@@ -94,33 +97,32 @@ def _launch(width: int, pdl: bool) -> dict[str, int | bool]:
 
 def add_layer_norm(
     x: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    eps: float,
+    residual: torch.Tensor | None,
+    norm: LayerNormWeights,
     *,
     x_bias: torch.Tensor | None = None,
     pdl: bool,
 ) -> torch.Tensor:
-    """LayerNorm(x + x_bias + residual): [num_tokens, width] in residual's dtype.
+    """LayerNorm(x + x_bias + residual): [num_tokens, width] in the dtype of `norm`.
 
-    `x` is [num_tokens, width] or float32[partials, num_tokens, width]; `x_bias`, `weight`, `bias` are [width].
+    `x` is [num_tokens, width] or float32[partials, num_tokens, width]; `x_bias` is [width].
     """
     partials, num_tokens, width = _shape(x)
-    out = torch.empty_like(residual)
+    out = torch.empty((num_tokens, width), dtype=norm.weight.dtype, device=x.device)
     _add_layer_norm_kernel[(num_tokens,)](
         x,
-        weight if x_bias is None else x_bias,
-        residual,
-        weight,
-        bias,
+        norm.weight if x_bias is None else x_bias,
+        x if residual is None else residual,
+        norm.weight,
+        norm.bias,
         out,
         num_tokens,
-        eps,
+        norm.eps,
         WIDTH=width,
         WIDTH_POW2=triton.next_power_of_2(width),
         PARTIALS=partials,
         HAS_X_BIAS=x_bias is not None,
+        HAS_RESIDUAL=residual is not None,
         **_launch(width, pdl),
     )
     return out
