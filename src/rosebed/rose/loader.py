@@ -15,6 +15,7 @@ from rosebed.rose.heads.dense import DenseHead
 from rosebed.rose.heads.token import TokenHead, load_token_heads
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.registry import model_class
+from rosebed.rose.ops import reference
 from rosebed.rose.ops.base import Ops
 from rosebed.rose.weights import LoadReport, load_weights
 
@@ -63,6 +64,13 @@ class LoadedModel:
             max_in_flight=max_in_flight,
             fingerprint=spec.fingerprint,
         )
+
+
+def count_parameters(spec: ModelSpec) -> int:
+    """Values in the model's weights, from its configuration alone."""
+    with torch.device("meta"):
+        model = model_class(spec.architecture)(spec.config, reference)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def load_model(spec: ModelSpec, ops: Ops, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:

@@ -30,11 +30,12 @@ from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
 from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key, tokens_for_rows
 from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry
 from rosebed.rose.cuda.linear_table import load_table
+from rosebed.rose.cuda.memory import plan_memory
 from rosebed.rose.cuda.ops import CudaOps
 from rosebed.rose.cuda.staging import num_words, write_batch
 from rosebed.rose.heads.dense import DenseRows
 from rosebed.rose.heads.token import token_rows
-from rosebed.rose.loader import LoadedModel, load_model
+from rosebed.rose.loader import LoadedModel, count_parameters, load_model
 
 _logger = logging.getLogger(__name__)
 
@@ -52,9 +53,18 @@ def load_cuda_engine(spec: ModelSpec, config: EngineConfig) -> "CudaEngine":
     """Load `spec` on the GPU that the resolved `config` names."""
     device = torch.device(config.device if ":" in config.device else f"{config.device}:0")
     torch.cuda.set_device(device)
+    dtype = _DTYPES[config.dtype]
+    plan = plan_memory(
+        spec,
+        num_parameters=count_parameters(spec),
+        item_bytes=dtype.itemsize,
+        max_graph_tokens=MAX_GRAPH_TOKENS,
+    )
+    plan.check(torch.cuda.mem_get_info(device)[0], str(device))
+    _logger.info("memory plan: %s", plan)
     major = torch.cuda.get_device_capability(device)[0]
     ops = CudaOps(load_table(torch.cuda.get_device_name(device)), pdl=major >= 9)
-    return CudaEngine(load_model(spec, ops, device=device, dtype=_DTYPES[config.dtype]), config)
+    return CudaEngine(load_model(spec, ops, device=device, dtype=dtype), config)
 
 
 class CudaEngine:
