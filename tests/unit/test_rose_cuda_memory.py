@@ -1,6 +1,7 @@
 """The memory plan: what it counts, and how it refuses. No torch."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core_folders import PPLX, XLM_R, write_folder
@@ -11,7 +12,7 @@ from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spe
 from rosebed.rose.cuda.memory import MemoryPlan, plan_memory
 
 
-def spec_of(folder: Path, config: dict[str, object]) -> ModelSpec:
+def spec_of(folder: Path, config: dict[str, Any]) -> ModelSpec:
     return resolve_model_spec(
         CheckpointFiles.read(write_folder(folder, {"config.json": config})), ModelOverrides(pooling="cls")
     )
