@@ -13,6 +13,8 @@ from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
 
 MAX_INLINE_CHARACTERS = 2048
 """More text than this is tokenized off the event loop: about a millisecond's worth, well above a thread's hand-over."""
+MAX_INLINE_TOKEN_IDS = 16_384
+"""The same for ids that only need checking."""
 
 
 Count = Callable[[str, int], None]
@@ -65,17 +67,17 @@ class EmbeddingService:
 
     async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
         options = model.tokenize_options(request, auto_truncate=self._auto_truncate)
-        if request.token_ids:
-            return [model.tokenizer.wrap_token_ids(ids, i, options) for i, ids in enumerate(request.token_ids)]
-        if _num_characters(request, options) <= MAX_INLINE_CHARACTERS:
-            return model.tokenizer.tokenize(request.texts, options)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, model.tokenizer.tokenize, request.texts, options)
+        if _is_quick(request, options):
+            return model.tokenize(request, options)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, model.tokenize, request, options)
 
     def close(self) -> None:
         """Give the threads back."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _num_characters(request: EmbeddingsRequest, options: TokenizeOptions) -> int:
-    return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt)
+def _is_quick(request: EmbeddingsRequest, options: TokenizeOptions) -> bool:
+    """Whether tokenizing may hold up the event loop."""
+    if request.token_ids:
+        return sum(map(len, request.token_ids)) <= MAX_INLINE_TOKEN_IDS
+    return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt) <= MAX_INLINE_CHARACTERS

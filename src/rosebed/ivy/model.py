@@ -47,6 +47,12 @@ class ServedModel:
             add_special_tokens=request.add_special_tokens,
         )
 
+    def tokenize(self, request: EmbeddingsRequest, options: TokenizeOptions) -> list[TokenizedInput]:
+        """The request's inputs as tokens, in order. The tokenizer's errors name the lowest `input[i]` at fault."""
+        if request.token_ids:
+            return [self.tokenizer.wrap_token_ids(ids, i, options) for i, ids in enumerate(request.token_ids)]
+        return self.tokenizer.tokenize(request.texts, options)
+
     def sequences(self, tokenized: list[TokenizedInput], request: EmbeddingsRequest) -> list[Sequence]:
         """What replicas are to compute. InvalidInput for `dimensions` that this model does not give."""
         dimensions = check_dimensions(self.spec, request.dimensions)

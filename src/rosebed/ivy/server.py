@@ -4,15 +4,16 @@ import gc
 import logging
 import socket
 import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops, RuntimeModes
-from starlette.types import ASGIApp
+from granian.log import LogLevels
+from starlette.applications import Starlette
 
 from rosebed.core.errors import ConfigError
 from rosebed.ivy.app import create_app
@@ -26,6 +27,9 @@ MAX_CONNECTIONS = 16_384
 STOP_GRACE_S = 10
 """Workers still busy this long after a stop are killed."""
 
+_LOG_THROUGH_ROOT = {"incremental": True, "handlers": {}, "loggers": {"_granian": {"propagate": True}}}
+"""Granian's own messages go where all others go."""
+
 
 def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` is told the port, before the workers are up.
@@ -34,7 +38,10 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
     """
     if config.model is not None:
         read_spec(config.model, revision=config.revision, overrides=config.overrides)
-    with _reserved_port(config.host, config.port) as port, tempfile.TemporaryDirectory() as metrics_folder:
+    with (
+        _reserved_port(config.host, config.port) as port,
+        tempfile.TemporaryDirectory(prefix="rosebed-") as metrics_folder,
+    ):
         server = Granian(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=config.host,
@@ -46,21 +53,35 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
             runtime_mode=RuntimeModes.st,
             websockets=False,
             backpressure=MAX_CONNECTIONS,
-            log_enabled=False,
+            log_level=LogLevels.warning,
+            log_dictconfig=_LOG_THROUGH_ROOT,
             respawn_failed_workers=True,
             workers_kill_timeout=STOP_GRACE_S,
         )
         load = partial(load_worker, replace(config, port=port), Path(metrics_folder))
         if on_listening is not None:
             server.on_startup(partial(on_listening, port))
-        _log.info("listening on http://%s:%d with %d workers", config.host, port, config.workers)
+        _log.info("listening on %s port %d, workers: %d", config.host, port, config.workers)
         server.serve(target_loader=load, wrap_loader=False)
 
 
-def load_worker(config: IvyConfig, metrics_folder: Path) -> ASGIApp:
-    """The application, in a worker process. What exists by then is kept from the garbage collector's full passes."""
+def load_worker(config: IvyConfig, metrics_folder: Path) -> Starlette:
+    """The application, in a worker process of its own."""
     application = create_app(config, metrics_folder=metrics_folder)
-    gc.freeze()
+    start_up = application.router.lifespan_context
+
+    @asynccontextmanager
+    async def uncollected(running: Starlette) -> AsyncGenerator[None]:
+        """Keep what start-up made out of every collection: a full one would stop the loop for a tenth of a second."""
+        async with start_up(running):
+            gc.collect()
+            gc.freeze()
+            try:
+                yield
+            finally:
+                gc.unfreeze()  # or the interpreter's own clean-up would find it leaked
+
+    application.router.lifespan_context = uncollected
     return application
 
 
