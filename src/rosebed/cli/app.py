@@ -13,6 +13,7 @@ COMMANDS = {
     "tulip": "Run one inference server, without HTTP.",
     "encode": "Print the vectors of texts.",
     "inspect": "Say what a checkpoint is, and which file decides it.",
+    "bench": "Measure a server, or a model in this process.",
 }
 """Name → summary, in the order of `--help`. Each is `command` in `rosebed.cli.NAME`, imported when it is asked for."""
 

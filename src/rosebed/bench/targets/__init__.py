@@ -1,0 +1,1 @@
+"""What can be measured: one module for each wire or library, behind the protocols of `base`."""
