@@ -122,6 +122,30 @@ async def test_cancelling_tells_the_replica_and_drops_the_answer(call: HandCall,
     assert task.cancelled()
 
 
+async def test_answer_that_crosses_a_cancellation_harms_nobody(call: HandCall, stream: Stream) -> None:
+    task, other = ask(stream, 1), ask(stream, 2)
+    await settled(lambda: len(call.sent()) == 2)
+    one, two = call.sent()
+    call.answers.put_nowait(answer_to(one))  # read before the cancelled task gets its turn
+    task.cancel()
+    call.answers.put_nowait(answer_to(two))
+    assert len((await other).rows(OutputKind.DENSE, 0)) == 1
+    assert task.cancelled()
+
+
+async def test_end_that_crosses_a_cancellation_loses_the_others_only(call: HandCall) -> None:
+    stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
+    async with running(stream) as run:
+        task, other = ask(stream, 1), ask(stream, 2)
+        await settled(lambda: len(call.sent()) == 2)
+        call.answers.put_nowait(cygrpc.EOF)
+        task.cancel()
+        with pytest.raises(ReplicaLost):
+            await other
+        await run
+        assert task.cancelled()
+
+
 async def test_refusal_is_raised_as_it_is(call: HandCall, stream: Stream) -> None:
     task = ask(stream, 1)
     await settled(lambda: len(call.sent()) == 1)

@@ -6,10 +6,11 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as AnySequence
 from contextlib import AsyncExitStack
+from typing import NoReturn
 
 import grpc
 
-from rosebed.core.errors import FingerprintMismatch, RosebedError, SetupError
+from rosebed.core.errors import FingerprintMismatch, RosebedError, SetupError, Unavailable
 from rosebed.core.types import Lane, Sequence
 from rosebed.ivy.upstream.stream import ReplicaLost, Stream, running
 from rosebed.proto.codec import ReplicaInfo, ReplyRows, info_of
@@ -48,6 +49,7 @@ class Replica:
         self._accept = accept
         self._streams: Mapping[Lane, Stream] = {}
         self._last_reason = ""
+        self._backoff_s = FIRST_BACKOFF_S
 
     @property
     def ready(self) -> bool:
@@ -68,16 +70,14 @@ class Replica:
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
-        backoff_s = FIRST_BACKOFF_S
         while True:
             try:
                 await self._connect_and_serve()
             except Exception as error:  # whatever it was, trying again is all there is to do
                 self._log_once(error)
-            was_ready, self._streams = self.ready, {}
-            backoff_s = FIRST_BACKOFF_S if was_ready else min(2 * backoff_s, LONGEST_BACKOFF_S)
             # Jitter, so that the workers of many gateways do not come back in step.
-            await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
+            await asyncio.sleep(self._backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
+            self._backoff_s = min(2 * self._backoff_s, LONGEST_BACKOFF_S)
 
     async def _connect_and_serve(self) -> None:
         async with AsyncExitStack() as stack:
@@ -90,12 +90,18 @@ class Replica:
             tasks = [await stack.enter_async_context(running(stream)) for stream in streams.values()]
             for stream in streams.values():
                 await stream.request([probe])
-            self._streams = streams
-            self._last_reason = ""
             _log.info("%s is ready: %s on %s", self.target, info.engine.model, info.engine.device)
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await self._use(streams, until=tasks)
+
+    async def _use(self, streams: Mapping[Lane, Stream], until: AnySequence[asyncio.Task[None]]) -> NoReturn:
+        """Take requests until one of the streams' tasks ends; raises why."""
+        self._streams, self._last_reason, self._backoff_s = streams, "", FIRST_BACKOFF_S
+        try:
+            ended, _ = await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             self._streams = {}
-            ended.pop().result()
+        ended.pop().result()
+        raise Unavailable("it ended the connection")
 
     def _log_once(self, error: Exception) -> None:
         """Say why it is not connected, unless that was said before."""

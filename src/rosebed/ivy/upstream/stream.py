@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as AnySequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 
 import grpc
@@ -68,11 +68,12 @@ class Stream:
             self._break()
 
     async def _write(self) -> None:
-        while True:
-            while self._waiting:
-                await self._call.write(joined(_take_some(self._waiting)))
-            self._wake.clear()
-            await self._wake.wait()
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the call is over: reading says why
+            while True:
+                while self._waiting:
+                    await self._call.write(joined(_take_some(self._waiting)))
+                self._wake.clear()
+                await self._wake.wait()
 
     async def _read(self) -> None:
         while isinstance(message := await self._call.read(), EmbedResponse):
@@ -80,10 +81,10 @@ class Stream:
                 self._receive(response)
 
     def _receive(self, response: EmbedResponse) -> None:
-        pending = self._pending.get(response.request_id)
-        if pending is None:
-            return  # cancelled
-        assembler, future = pending
+        assembler, future = self._pending.get(response.request_id, (None, None))
+        # NOTE: a cancelled request's future is done at once, its task removes the request only when it next runs.
+        if assembler is None or future is None or future.done():
+            return
         try:
             assembler.add(response)
             if not assembler.done:
@@ -98,7 +99,8 @@ class Stream:
     def _break(self) -> None:
         self._broken = True
         for _, future in self._pending.values():
-            future.set_exception(ReplicaLost("the inference server went away during the request"))
+            if not future.done():
+                future.set_exception(ReplicaLost("the inference server went away during the request"))
         self._pending.clear()
 
 
