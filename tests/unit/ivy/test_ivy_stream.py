@@ -129,7 +129,7 @@ async def test_answer_that_crosses_a_cancellation_harms_nobody(call: HandCall, s
     call.answers.put_nowait(answer_to(one))  # read before the cancelled task gets its turn
     task.cancel()
     call.answers.put_nowait(answer_to(two))
-    assert len((await other).rows(OutputKind.DENSE, 0)) == 1
+    assert len((await asyncio.wait_for(other, 5)).rows(OutputKind.DENSE, 0)) == 1
     assert task.cancelled()
 
 
@@ -141,7 +141,7 @@ async def test_end_that_crosses_a_cancellation_loses_the_others_only(call: HandC
         call.answers.put_nowait(cygrpc.EOF)
         task.cancel()
         with pytest.raises(ReplicaLost):
-            await other
+            await asyncio.wait_for(other, 5)
         await run
         assert task.cancelled()
 
