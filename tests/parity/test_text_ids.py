@@ -1,9 +1,11 @@
 """Token ids against transformers' own tokenizers, reading the same folders, on texts made to differ."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ class Subject:
 
     def __init__(self, folder: Path, reference: Any) -> None:
         spec = resolve_model_spec(CheckpointFiles.read(folder), ModelOverrides(pooling="mean"))
+        self.folder = folder
         self.ours = TextTokenizer.load(spec)
         self.ours.max_length = UNLIMITED
         self.reference = reference
@@ -127,15 +130,31 @@ def test_batches_and_threads_do_not_change_ids(subject: Subject) -> None:
         assert list(pool.map(subject.ids, orders)) == expected
 
 
-def test_bpe_is_encoded_by_the_faster_library(tmp_path: Path) -> None:
-    """The other tests of qwen3 prove its ids, then; here, that every text gives what the tokenizers library gives."""
-    folder = text_assets.qwen3(tmp_path, appends_end=False)
-    tokenizer = load_tokenizer(folder, "qwen3")
-    chosen = choose_encoder(folder, tokenizer)
-    assert chosen.name == "fastokens"
-    structure = ["".join(parts) for parts in product([" ", "\n", "\r", "a", "1", "!", "'s", "é"], repeat=4)]
-    for texts in (TEXTS, structure):
-        assert differing(texts, chosen.encode(texts), TokenizersEncoder(tokenizer).encode(texts)) == []
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [("minilm", "tokenizers"), ("xlm-r", "splintr"), ("xlm-r of transformers 5", "splintr"), ("qwen3", "fastokens")],
+)
+def test_the_library_at_work_gives_the_ids_of_the_tokenizers_library(tmp_path: Path, name: str, library: str) -> None:
+    """On pieces that pre-tokenizers treat apart, in every order, and on many scripts at once."""
+    folder = subject_of(name, tmp_path).folder
+    tokenizer = load_tokenizer(folder, "")
+    chosen, reference = choose_encoder(folder, tokenizer), TokenizersEncoder(tokenizer)
+    assert chosen.name == library
+    parts = [" ", "\n", "\u3000", "a", "1", "!", "'s", "é", "▁", "<mask>", "<|im_end|>", "\x00"]
+    structure = ["".join(choice) for choice in product(parts, repeat=4)]
+    random = Random(0)
+    scripts = ["".join(map(chr, random.choices(range(0x20, 0xD800), k=12))) for _ in range(3000)]
+    for texts in (TEXTS, structure, scripts):
+        assert differing(texts, chosen.encode(texts), reference.encode(texts)) == []
+
+
+@pytest.mark.parametrize("run", ["a", " ", "!", "\u0301"])
+def test_a_megabyte_of_one_character_takes_bounded_time(subject: Subject, run: str) -> None:
+    text = run * (1_000_000 // len(run.encode()))
+    start = time.thread_time()
+    result = subject.ours.tokenize([text + "."], TokenizeOptions(truncate=True, truncate_to=512))[0]
+    assert time.thread_time() - start < 5
+    assert result.num_tokens <= 512
 
 
 def test_token_spans_have_the_same_ids(subject: Subject) -> None:

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core_folders import BERT, QWEN3, minilm, write_folder
+from core_folders import BERT, QWEN3, XLM_R, minilm, write_folder
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.models import BPE, Unigram
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.processors import TemplateProcessing
 
 from rosebed.core.checkpoint import CheckpointFiles
@@ -55,6 +55,19 @@ def qwen_folder(folder: Path, *, appends_eos: bool = True) -> Path:
             special_tokens=[("<|endoftext|>", EOS)],
         )
     files = {"config.json": QWEN3 | {"vocab_size": 257}, "tokenizer.json": tokenizer.to_str()}
+    return write_folder(folder, files)
+
+
+def unigram_folder(folder: Path) -> Path:
+    """An XLM-R-like folder of eight pieces: <s> 0, </s> 1, <unk> 2, ▁ 3, ▁a 4, a 5, b 6, ab 7."""
+    scores = [("<s>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁a", -2.0), ("a", -3.0), ("b", -3.0)]
+    tokenizer = Tokenizer(Unigram([*scores, ("ab", -2.5)], unk_id=2, byte_fallback=False))
+    tokenizer.pre_tokenizer = Metaspace()
+    tokenizer.add_special_tokens(["<s>", "</s>", "<unk>"])
+    tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    files = {"config.json": XLM_R | {"vocab_size": 8}, "tokenizer.json": tokenizer.to_str()}
     return write_folder(folder, files)
 
 

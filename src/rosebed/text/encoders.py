@@ -1,7 +1,11 @@
 """What turns a bare text into ids: the tokenizers library, or a faster one that is known to give the same ids.
 
-Two rules keep the faster one honest: it must support every part of the file, or it is not used; and it must agree with
-the tokenizers library on the probes below each time a model is loaded. Special tokens and cutting are not its business.
+Two rules keep the faster ones honest: one that cannot read every part of the file is not used, nor is one that differs
+from the tokenizers library on the probes below, each time a model is loaded. Cutting is not their business, nor are
+special tokens.
+
+The faster ones take texts one by one on the calling thread, which lets go of the interpreter meanwhile: they need no
+thread pool, the pools of many workers would only fight, and a pool does not survive a fork.
 """
 
 import logging
@@ -10,7 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenizers import Tokenizer
-from tokenizers.models import BPE
+from tokenizers.models import BPE, Unigram
+
+from rosebed.text.special_tokens import SpecialTokenTemplate
 
 _logger = logging.getLogger(__name__)
 
@@ -57,10 +63,7 @@ class TokenizersEncoder:
 
 
 class FastokensEncoder:
-    """Byte-level BPE (Qwen, ModernBERT, RoBERTa), tens of times faster. ValueError if it cannot read the file.
-
-    Texts go one by one on the calling thread: it needs no pool, and pools of many workers would only fight.
-    """
+    """Byte-level BPE (Qwen, ModernBERT, RoBERTa). ValueError if it cannot read the file."""
 
     name = "fastokens"
 
@@ -75,17 +78,46 @@ class FastokensEncoder:
         return [self._tokenizer.encode(text).ids for text in texts]
 
 
+class SplintrEncoder:
+    """Unigram (XLM-RoBERTa, BGE-M3, E5). ValueError if it cannot read the file."""
+
+    name = "splintr"
+
+    def __init__(self, path: Path, template: SpecialTokenTemplate) -> None:
+        from splintr import from_json
+
+        self._tokenizer = from_json(str(path))
+        self._num_before, self._num_after = map(len, template.gaps)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # NOTE: its other calls hold the interpreter lock. This one puts special tokens around the text.
+        return [self._bare(self._tokenizer.encode_batch([text])[0]) for text in texts]
+
+    def _bare(self, ids: list[int]) -> list[int]:
+        return ids[self._num_before : len(ids) - self._num_after]
+
+
 def choose_encoder(folder: Path, tokenizer: Tokenizer) -> Encoder:
     """The fastest encoder for the folder's tokenizer that gives the ids of `tokenizer`, its loaded form."""
     reference = TokenizersEncoder(tokenizer)
-    if not isinstance(tokenizer.model, BPE):
-        return reference
     try:
-        faster = FastokensEncoder(folder / "tokenizer.json")
+        faster = _faster(folder / "tokenizer.json", tokenizer)
     except (ModuleNotFoundError, ValueError) as error:
         _logger.info("tokenizing with the tokenizers library: %s", error)
         return reference
+    if faster is None:
+        return reference
     if faster.encode(_PROBES) != reference.encode(_PROBES):
-        _logger.warning("fastokens gives other ids for this tokenizer: tokenizing with the tokenizers library")
+        _logger.warning("%s gives other ids for this tokenizer: tokenizing with the tokenizers library", faster.name)
         return reference
     return faster
+
+
+def _faster(path: Path, tokenizer: Tokenizer) -> Encoder | None:
+    match tokenizer.model:
+        case BPE():
+            return FastokensEncoder(path)
+        case Unigram():
+            return SplintrEncoder(path, SpecialTokenTemplate.probe(tokenizer, 1))
+        case _:
+            return None
