@@ -5,7 +5,7 @@ Source: platform.openai.com/docs/api-reference/embeddings; extensions as vLLM an
 
 import asyncio
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import orjson
@@ -32,22 +32,39 @@ MAX_NAMED_IN_HEADER = 1000
 Input = str | list[str | int | list[int]]
 
 
+def _says(description: str) -> msgspec.Meta:
+    """What the API document says of a field."""
+    return msgspec.Meta(description=description)
+
+
 class EmbeddingsBody(msgspec.Struct):
     """A request. Every field but `input` may be left out or null."""
 
-    input: Input | None = None
-    model: str | None = None
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: int | None = None
-    user: str | None = None
-    truncate_prompt_tokens: int | None = None
-    truncate: bool | None = None
-    add_special_tokens: bool | None = None
-    normalize: bool | None = None
-    prompt: str | None = None
-    prompt_name: str | None = None
-    input_type: str | None = None
-    priority: int | None = None
+    input: Annotated[Input | None, _says("One text, a list of texts, one list of token ids, or a list of those.")] = (
+        None
+    )
+    model: Annotated[str | None, _says("A served name; without one, the only model.")] = None
+    encoding_format: Annotated[
+        Literal["float", "base64"] | None, _says("Numbers (the default), or base64 of little-endian float32.")
+    ] = None
+    dimensions: Annotated[
+        int | None, _says("Leading components to keep, where the model was trained for fewer than all.")
+    ] = None
+    user: Annotated[str | None, _says("Ignored.")] = None
+    truncate: Annotated[bool | None, _says("Cut inputs that are too long instead of refusing them.")] = None
+    truncate_prompt_tokens: Annotated[
+        int | None, _says("Cut inputs to so many tokens; -1 means the model's own limit.")
+    ] = None
+    add_special_tokens: Annotated[bool | None, _says("False leaves out [CLS], </s> and the like.")] = None
+    normalize: Annotated[bool | None, _says("Scale vectors to length 1, or do not; by default as the model does.")] = (
+        None
+    )
+    prompt: Annotated[str | None, _says("Text to put in front of every input.")] = None
+    prompt_name: Annotated[str | None, _says("Name of one of the model's own prompts.")] = None
+    input_type: Annotated[str | None, _says("query or document: the model's prompt for that side, if it has one.")] = (
+        None
+    )
+    priority: Annotated[int | None, _says("Above 0, the request gives way to others.")] = None
 
     def to_request(self) -> EmbeddingsRequest:
         """The same, in the gateway's words. InvalidInput for what the schema cannot say."""
@@ -131,7 +148,10 @@ class OpenAI:
     def resources(self) -> list[Resource]:
         """Paths under the dialect's base URL."""
         embeddings = Operation(
-            handler=self.create_embeddings, summary="Embed texts", body=EmbeddingsBody, answer=EmbeddingsList
+            handler=self.create_embeddings,
+            summary="Embed texts; the header x-rosebed-truncated lists inputs that were cut",
+            body=EmbeddingsBody,
+            answer=EmbeddingsList,
         )
         models = Operation(handler=self.list_models, summary="Name the served models", answer=ModelList)
         model = Operation(handler=self.get_model, summary="Describe one model", answer=Model)

@@ -4,6 +4,7 @@ Source: the OpenAPI document of text-embeddings-inference.
 """
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 
@@ -21,9 +22,13 @@ from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
 class TokenizeBody(msgspec.Struct):
     """Texts to see as tokens."""
 
-    inputs: str | list[str] | None = None
-    add_special_tokens: bool | None = None
-    prompt_name: str | None = None
+    inputs: Annotated[str | list[str] | None, msgspec.Meta(description="One text or a list of texts.")] = None
+    add_special_tokens: Annotated[
+        bool | None, msgspec.Meta(description="False leaves out [CLS], </s> and the like.")
+    ] = None
+    prompt_name: Annotated[
+        str | None, msgspec.Meta(description="Name of one of the model's own prompts, put in front of every text.")
+    ] = None
 
 
 class Token(msgspec.Struct):

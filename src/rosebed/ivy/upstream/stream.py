@@ -26,12 +26,13 @@ class ReplicaLost(Unavailable):
 
 
 class Stream:
-    """Requests to one replica in one lane. Lives as long as its gRPC call."""
+    """Requests to one replica in one lane. Lives as long as its gRPC call, and belongs to one event loop."""
 
     def __init__(self, call: EmbedStreamCall, lane: Lane, specs: OutputSpecs) -> None:
         self._call = call
         self._lane = lane
         self._specs = specs
+        self._loop = asyncio.get_running_loop()
         self._ids = count(1)
         self._pending: dict[int, tuple[Assembler, asyncio.Future[ReplyRows]]] = {}
         self._waiting: deque[StreamRequest] = deque()
@@ -44,7 +45,7 @@ class Stream:
             raise ReplicaLost("the inference server is gone")
         request_id = next(self._ids)
         message = StreamRequest(embed=request_message(sequences, request_id=request_id, lane=self._lane))
-        future: asyncio.Future[ReplyRows] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ReplyRows] = self._loop.create_future()
         self._pending[request_id] = Assembler(sequences, self._specs), future
         self._send(message)
         try:
