@@ -134,6 +134,23 @@ def test_pickle_of_other_things(folder: Path, content: Any, capsys: pytest.Captu
     assert "never run" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("keep", [0, 1, 100, 5_000, -1])
+def test_pickle_cut_short(folder: Path, keep: int) -> None:
+    path = folder / "pytorch_model.bin"
+    torch.save(tensors_of(folder), path)
+    (folder / "model.safetensors").unlink()
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match="damaged or holds more than tensors"):
+        load(folder)
+
+
+def test_pickle_that_is_text(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_text("version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(CheckpointError, match="damaged or holds more than tensors"):
+        load(folder)
+
+
 def test_unknown_architecture(folder: Path) -> None:
     rewrite_json(folder / "config.json", {"architectures": ["MambaModel"]})
     with pytest.raises(CheckpointError, match="'MambaModel' is not served; these are: BertModel"):
@@ -154,6 +171,7 @@ def test_unserved_setting(folder: Path, key: str, value: Any) -> None:
     [
         ("rope_parameters", {"rope_type": "yarn", "rope_theta": 1e6}),
         ("use_sliding_window", True),
+        ("layer_types", ["sliding_attention"]),
         ("hidden_act", "gelu"),
     ],
 )
@@ -161,9 +179,16 @@ def test_unserved_setting_of_qwen3(tmp_path: Path, key: str, value: Any) -> None
     write_checkpoint("qwen3", tmp_path)
     rewrite_json(tmp_path / "config.json", {key: value})
     with pytest.raises(
-        CheckpointError, match=r"config\.json: (rope_type|use_sliding_window|hidden_act) .* is not served"
+        CheckpointError, match=r"config\.json: (rope_type|use_sliding_window|layer_types|hidden_act) .* is not served"
     ):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["1e-5", 0, True])
+def test_a_norm_epsilon_that_is_none(folder: Path, value: Any) -> None:
+    rewrite_json(folder / "config.json", {"layer_norm_eps": value})
+    with pytest.raises(CheckpointError, match=r"config\.json: layer_norm_eps should be a positive number, not"):
+        load(folder)
 
 
 def test_heads_that_do_not_divide(folder: Path) -> None:

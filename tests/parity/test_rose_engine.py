@@ -10,7 +10,7 @@ import torch
 from rose_checkpoints import load, make_sequence, pack, random_ids, reference_hidden_states, write_checkpoint
 
 from rosebed.core.engine import Completion, Engine, LazyTensor
-from rosebed.core.errors import StepFailed
+from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
@@ -141,6 +141,11 @@ def test_only_sequences_that_want_it_get_a_dense_row(checkpoint: tuple[Any, Path
     np.testing.assert_allclose(
         result.rows(OutputKind.DENSE, 1), alone.result().output(OutputKind.DENSE), atol=1e-5, rtol=1e-5
     )
+
+
+def test_an_attention_backend_of_gpus_is_refused(checkpoint: tuple[Any, Path]) -> None:
+    with pytest.raises(ConfigError, match="--attention 'fa3' does not run on the CPU; sdpa does"):
+        load(checkpoint[1], config=EngineConfig(device="cpu", attention="fa3"))
 
 
 def test_number_of_threads_holds_on_the_thread_that_steps_alone(checkpoint: tuple[Any, Path]) -> None:

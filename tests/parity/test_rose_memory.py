@@ -25,8 +25,8 @@ print((report.peak_rss_bytes - before) / report.num_bytes)
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["safetensors", "pickle"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """About 240 MB on disk."""
     config = transformers.BertConfig(
         vocab_size=1000, hidden_size=512, num_hidden_layers=19, num_attention_heads=8, intermediate_size=2048
@@ -35,6 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = random_model(config)
     assert sum(parameter.nbytes for parameter in model.parameters()) > 200e6
     model.save_pretrained(folder)
+    if request.param == "pickle":
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
     return folder
 
 
@@ -43,4 +46,5 @@ def test_peak_is_one_copy_in_the_models_own_type(folder: Path, dtype: torch.dtyp
     command = [sys.executable, "-c", _LOAD, str(folder), str(dtype).removeprefix("torch.")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent)
     growth = json.loads(done.stdout.splitlines()[-1])
-    assert 0.9 < growth < 1.3
+    # In bfloat16 the pickle's 64 MB of mapped pages weigh twice as much against the model.
+    assert 0.9 < growth < (1.4 if dtype is torch.float32 else 1.8)

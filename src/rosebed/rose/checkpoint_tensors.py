@@ -5,10 +5,10 @@ Formats: safetensors (one file, or shards named by an index) and torch's pickles
 """
 
 import logging
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
+from zipfile import is_zipfile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +22,9 @@ _logger = logging.getLogger(__name__)
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
+
+_REMAP_BYTES = 64 << 20
+"""Bytes read of a mapped pickle before it is mapped anew (20 ms), which gives the memory back."""
 
 
 class CheckpointTensors(Protocol):
@@ -81,21 +84,32 @@ class PickledTensors:
 
     def __init__(self, path: Path) -> None:
         self.origin = path
-        self._tensors: dict[str, Tensor] = load_pickle(path)
+        self._tensors = load_pickle(path)
+        self._bytes_read = 0
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset(self._tensors)
 
     def read(self, name: str) -> Tensor:
-        return self._tensors[name]
+        # As with safetensors, pages once read stay until the mapping goes; here one mapping has all tensors.
+        if self._bytes_read > _REMAP_BYTES and is_mappable(self.origin):
+            self._tensors, self._bytes_read = load_pickle(self.origin), 0
+        tensor = self._tensors[name]
+        self._bytes_read += tensor.nbytes
+        return tensor
+
+
+def is_mappable(path: Path) -> bool:
+    """Whether torch can map the pickle: not so the format from before torch 1.6."""
+    return is_zipfile(path)
 
 
 def load_pickle(path: Path) -> dict[str, Tensor]:
     """The tensors of a torch pickle by name. CheckpointError if it holds anything else, code above all."""
     try:
-        content = _unpickle(path)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
+    except Exception as error:  # what a damaged pickle raises is not bounded
         raise CheckpointError(
             f"{path} is damaged or holds more than tensors ({_first_line(error)}): download it again, "
             "or convert it to safetensors"
@@ -103,16 +117,6 @@ def load_pickle(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise CheckpointError(f"{path} should hold a dictionary of tensors: convert it to safetensors")
     return content
-
-
-def _unpickle(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-        # The format from before torch 1.6 cannot be mapped.
-        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _read_index(folder: Path) -> Mapping[str, str]:

@@ -52,7 +52,7 @@ class EncoderConfig:
             num_positions=positive(config, "max_position_embeddings"),
             type_vocab_size=optional_number(config, "type_vocab_size", file="config.json") or 0,
             activation=activation(config, "hidden_act"),
-            norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+            norm_eps=positive_float(config, "layer_norm_eps", default=1e-12),
         )
 
     @property
@@ -68,6 +68,16 @@ class EncoderConfig:
 def positive(config: Json, key: str) -> int:
     """config[key], which must be a positive integer."""
     return positive_int(config, key, file="config.json")
+
+
+def positive_float(config: Json, key: str, *, default: float) -> float:
+    """config[key], which must be a number above 0; `default` if absent or null."""
+    value: Any = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise CheckpointError(f"config.json: {key} should be a positive number, not {value!r}")
+    return float(value)
 
 
 def require(config: Mapping[str, Any], key: str, served: object) -> None:

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
 from rosebed.core.errors import CheckpointError
+from rosebed.core.json_fields import optional_number
 from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attention_spec, embedding_table, fused_qkv
 from rosebed.rose.models.base import EncoderModel
-from rosebed.rose.models.config import positive, require
+from rosebed.rose.models.config import positive, positive_float, require
 from rosebed.rose.ops.base import HeadShape, Ops
 
 
@@ -135,23 +136,25 @@ def _heads(config: Json) -> HeadShape:
     num_kv_heads = positive(config, "num_key_value_heads")
     if num_heads % num_kv_heads:
         raise CheckpointError(f"config.json: {num_kv_heads} key heads do not divide {num_heads} heads")
-    return HeadShape(
-        num_heads, num_kv_heads, int(config.get("head_dim") or positive(config, "hidden_size") // num_heads)
-    )
+    head_dim = optional_number(config, "head_dim", file="config.json")
+    return HeadShape(num_heads, num_kv_heads, head_dim or positive(config, "hidden_size") // num_heads)
 
 
 def _norm_eps(config: Json) -> float:
-    return float(config.get("rms_norm_eps", 1e-6))
+    return positive_float(config, "rms_norm_eps", default=1e-6)
 
 
 def _rope_theta(config: Json) -> float:
     # transformers 5 moved rope_theta and the former rope_scaling into rope_parameters.
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    require({"rope_type": rope.get("rope_type", rope.get("type", "default"))}, "rope_type", "default")
-    return float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    require({"rope_type": rope.get("rope_type", rope.get("type"))}, "rope_type", "default")
+    top_level = positive_float(config, "rope_theta", default=10_000.0)
+    return positive_float(rope, "rope_theta", default=top_level)
 
 
 def _check(config: Json) -> None:
     require(config, "hidden_act", "silu")
     require(config, "attention_bias", False)
     require(config, "use_sliding_window", False)
+    for layer_type in config.get("layer_types") or ():
+        require({"layer_types": layer_type}, "layer_types", "full_attention")
