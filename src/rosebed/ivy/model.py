@@ -1,5 +1,6 @@
 """The served model as the gateway knows it: names, limits, prompts, tokenizer. Knows no weights."""
 
+import re
 from pathlib import Path
 
 from rosebed.core.checkpoint import CheckpointFiles
@@ -10,6 +11,9 @@ from rosebed.core.types import Sequence
 from rosebed.ivy.request import EmbeddingsRequest
 from rosebed.text.prompts import resolve_prompt
 from rosebed.text.tokenizer import TextTokenizer, TokenizedInput, TokenizeOptions
+
+_HUB_SNAPSHOT = re.compile(r"/models--([^/]+)/snapshots/[0-9a-f]+/?$")
+"""Where the hub's cache keeps a repository: a folder named after its commit."""
 
 
 class ServedModel:
@@ -32,7 +36,7 @@ class ServedModel:
     ) -> "ServedModel":
         """Read a folder, or a hub repository. CheckpointError or ConfigError says why it cannot be served."""
         spec = read_spec(model, revision=revision, overrides=overrides)
-        return cls(spec, TextTokenizer.load(spec), names or (model_name(model, spec.folder),))
+        return cls(spec, TextTokenizer.load(spec), names or (model_name(model),))
 
     def tokenize_options(self, request: EmbeddingsRequest, *, auto_truncate: bool) -> TokenizeOptions:
         """How the request's inputs become tokens. InvalidInput for an unknown prompt name."""
@@ -80,6 +84,11 @@ def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) ->
     return resolve_model_spec(CheckpointFiles.read(folder), overrides)
 
 
-def model_name(model: str, folder: Path) -> str:
+def model_name(model: str) -> str:
     """The name a model has unless the operator gives one: its hub id, or its folder's own name."""
-    return folder.resolve().name if Path(model).expanduser().is_dir() else model
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        return model
+    if snapshot := _HUB_SNAPSHOT.search(str(folder)):
+        return snapshot[1].replace("--", "/")
+    return folder.resolve().name if folder.name in ("", "..") else folder.name

@@ -1,0 +1,30 @@
+"""What a model is called when nobody gave it a name."""
+
+from pathlib import Path
+
+import pytest
+
+from rosebed.ivy.model import model_name
+
+
+@pytest.mark.parametrize("name", ["BAAI/bge-m3", "gpt2", "no/such/folder"])
+def test_hub_id_is_its_own_name(name: str) -> None:
+    assert model_name(name) == name
+
+
+def test_folder_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my model"
+    (folder / "inside").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    assert model_name(str(folder)) == "my model"
+    assert model_name(f"{folder}/") == "my model"
+    assert model_name(str(tmp_path / "link")) == "link"
+    monkeypatch.chdir(folder)
+    assert model_name(".") == "my model"
+    assert model_name("inside/..") == "my model"
+
+
+def test_folder_in_the_hub_cache_is_called_by_its_hub_id(tmp_path: Path) -> None:
+    folder = tmp_path / "models--BAAI--bge-m3" / "snapshots" / "5617a9f61b028005a4858fdac845db406aefb181"
+    folder.mkdir(parents=True)
+    assert model_name(str(folder)) == "BAAI/bge-m3"
