@@ -53,7 +53,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="rosebed-") as directory:
         address = f"unix:{directory}/tulip.sock"
         gateway = ivy(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
-        names = gateway.served_model_names or (model_name(model.name, spec.folder),)
+        names = gateway.served_model_names or (model_name(model.name),)
         with reserved_port(gateway.host, gateway.port) as port:
             gateway = replace(gateway, port=port, served_model_names=names)
             tulip_options = config_arguments(model.overrides, server, library)
