@@ -1,5 +1,6 @@
 """One text to ids: special tokens, truncation, prompts, refusals. Tokenizers are tiny; parity tests use real ones."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,11 @@ def test_prompt_tokens_left_out_of_pooling(
     assert result.pool_spans.tolist() == [span]
 
 
+def test_given_ids_have_no_prompt_to_leave_out(tmp_path: Path) -> None:
+    result = no_prompt_pooled(tmp_path).wrap_token_ids([2, 6, 7, 8, 3], 0, TokenizeOptions(prompt="query: "))
+    assert result.pool_spans.tolist() == [[0, 5]]
+
+
 def test_do_lower_case_lowers_prompt_and_text(tmp_path: Path) -> None:
     files = {"tokenizer_config.json": {"do_lower_case": False}}
     kept = bert(tmp_path / "kept", files)
@@ -316,6 +322,20 @@ def test_token_spans(tokenizer: TextTokenizer) -> None:
 def test_token_spans_follow_the_options(tokenizer: TextTokenizer) -> None:
     spans = tokenizer.token_spans("a", TokenizeOptions(prompt="b ", add_special_tokens=False, truncate_to=1))
     assert [(s.text, s.start, s.stop) for s in spans] == [("b", 0, 1), ("a", 2, 3)]
+
+
+def test_token_spans_of_a_long_text_take_linear_time(tokenizer: TextTokenizer) -> None:
+    start = time.thread_time()
+    assert len(tokenizer.token_spans("a " * 50_000)) == 50_002
+    assert time.thread_time() - start < 2
+
+
+@pytest.mark.parametrize("wrong", [-1, 16, 2**63])
+def test_decoding_checks_ids(tokenizer: TextTokenizer, wrong: int) -> None:
+    assert tokenizer.decode([]) == ""
+    with pytest.raises(InvalidInput, match=rf"^ids\[1\] is {wrong}, but token ids lie in") as caught:
+        tokenizer.decode([6, wrong])
+    assert caught.value.param == "ids"
 
 
 def test_decode(tokenizer: TextTokenizer, bytewise: TextTokenizer) -> None:

@@ -5,11 +5,12 @@ texts are encoded bare, and cutting and special tokens are done here.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
@@ -83,10 +84,11 @@ class TextTokenizer:
         InvalidInput if there are none or one lies outside [0, vocab_size). Too many are cut or refused as texts are;
         where they carry the special tokens that a text would get, cutting keeps those.
         """
-        if len(ids) and (min(ids) < 0 or max(ids) >= self._spec.vocab_size):
-            raise _out_of_vocabulary(ids, self._spec.vocab_size, index)
+        self._check_vocabulary(ids, f"input[{index}]")
         given = list(ids)
         content = self._template.strip(given)
+        if options.prompt:
+            options = replace(options, prompt="")
         if content is None:
             return self._dress((given,), index, _BARE, options)
         return self._dress((content,), index, self._template, options)
@@ -97,11 +99,25 @@ class TextTokenizer:
         if complaint := _complaint(prepared, "input[0]"):
             raise complaint
         encoding = self._tokenizer.encode(prepared, add_special_tokens=options.add_special_tokens)
-        return [_token_span(encoding, position, prepared) for position in range(len(encoding.ids))]
+        columns = encoding.ids, encoding.tokens, encoding.special_tokens_mask, encoding.offsets
+        return [
+            TokenSpan(id=token_id, text=token, special=True, start=None, stop=None)
+            if special
+            else TokenSpan(id=token_id, text=prepared[start:stop], special=False, start=start, stop=stop)
+            for token_id, token, special, (start, stop) in zip(*columns, strict=True)
+        ]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text that `ids` spell."""
+        """The text that `ids` spell. InvalidInput if one lies outside [0, vocab_size)."""
+        self._check_vocabulary(ids, "ids")
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    def _check_vocabulary(self, ids: Sequence[int], name: str) -> None:
+        vocab_size = self._spec.vocab_size
+        if len(ids) == 0 or (min(ids) >= 0 and max(ids) < vocab_size):
+            return
+        position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
+        raise InvalidInput(f"{name}[{position}] is {wrong}, but token ids lie in [0, {vocab_size})", param=name)
 
     def _tokenize(
         self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
@@ -177,18 +193,3 @@ def _complaint(text: object, name: str) -> InvalidInput | None:
     except UnicodeEncodeError:
         return InvalidInput(f"{name} is not valid Unicode: it has a lone surrogate", param=name)
     return None
-
-
-def _out_of_vocabulary(ids: Sequence[int], vocab_size: int, index: int) -> InvalidInput:
-    position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
-    return InvalidInput(
-        f"input[{index}][{position}] is {wrong}, but token ids lie in [0, {vocab_size})", param=f"input[{index}]"
-    )
-
-
-def _token_span(encoding: Encoding, position: int, text: str) -> TokenSpan:
-    token_id = encoding.ids[position]
-    if encoding.special_tokens_mask[position]:
-        return TokenSpan(id=token_id, text=encoding.tokens[position], special=True, start=None, stop=None)
-    start, stop = encoding.offsets[position]
-    return TokenSpan(id=token_id, text=text[start:stop], special=False, start=start, stop=stop)
