@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 from ivy_support import (
     CLS,
     HELLO,
@@ -182,7 +183,9 @@ async def test_before_any_replica_answered_no_model_is_known() -> None:
         assert (await client.post("/tokenize", json={"inputs": "a"})).status_code == 503
 
 
-async def test_replica_of_another_model_is_refused(info: EngineInfo, checkpoint: Path, tmp_path: Path) -> None:
+async def test_replica_of_another_model_is_refused(
+    info: EngineInfo, checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = write_checkpoint(tmp_path / "other", pad_token_id=0)
     stranger = FakeEngine(engine_info(other))
     async with running_tulip(stranger) as one, running_tulip(FakeEngine(info)) as two:
@@ -192,6 +195,8 @@ async def test_replica_of_another_model_is_refused(info: EngineInfo, checkpoint:
                 assert (await embed(client, "hello")).status_code == 200
             assert await num_ready(client) == 1
         assert num_computed(stranger) == computed
+        (refusal,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert f"127.0.0.1:{one.port} is not in use: it holds {other}" in refusal.getMessage()
 
 
 async def test_full_queue_is_a_429_with_retry_after(info: EngineInfo) -> None:

@@ -50,6 +50,7 @@ class Replica:
         self._streams: Mapping[Lane, Stream] = {}
         self._last_reason = ""
         self._backoff_s = FIRST_BACKOFF_S
+        self._was_ready = False
 
     @property
     def ready(self) -> bool:
@@ -95,7 +96,7 @@ class Replica:
 
     async def _use(self, streams: Mapping[Lane, Stream], until: AnySequence[asyncio.Task[None]]) -> NoReturn:
         """Take requests until one of the streams' tasks ends; raises why."""
-        self._streams, self._last_reason, self._backoff_s = streams, "", FIRST_BACKOFF_S
+        self._streams, self._last_reason, self._backoff_s, self._was_ready = streams, "", FIRST_BACKOFF_S, True
         try:
             ended, _ = await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -107,16 +108,16 @@ class Replica:
         """Say why it is not connected, unless that was said before."""
         reason = _reason(error)
         if reason != self._last_reason:
-            refused = isinstance(error, FingerprintMismatch | SetupError)
             expected = isinstance(error, grpc.aio.AioRpcError | RosebedError)
             _log.log(
-                logging.ERROR if refused else logging.WARNING,
-                "%s is not in use: %s",
-                self.target,
-                reason,
-                exc_info=None if expected else error,
+                self._severity(error), "%s is not in use: %s", self.target, reason, exc_info=None if expected else error
             )
         self._last_reason = reason
+
+    def _severity(self, error: Exception) -> int:
+        if isinstance(error, FingerprintMismatch | SetupError):
+            return logging.ERROR  # somebody has to change something
+        return logging.WARNING if self._was_ready else logging.INFO  # on starting up, waiting is no news
 
 
 def _reason(error: Exception) -> str:
