@@ -2,11 +2,10 @@
 
 import pytest
 
-from rosebed.core.engine import BatchLimits
 from rosebed.core.errors import ConfigError, Overloaded, Unavailable
 from rosebed.core.types import Lane
 from rosebed.tulip.admission import Admission
-from rosebed.tulip.config import TulipConfig, resolve_limits
+from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.cost import Cost
 from rosebed.tulip.readiness import Gate, Readiness
 from rosebed.tulip.watchdog import Verdict, judge
@@ -18,7 +17,6 @@ from rosebed.tulip.watchdog import Verdict, judge
         {"port": -1},
         {"port": 65_536},
         {"metrics_port": 70_000},
-        {"token_budget": 0},
         {"max_queued_tokens": 0},
         {"chunk_bytes": 10},
         {"bulk_wait_s": -0.1},
@@ -29,13 +27,6 @@ def test_a_bad_setting_names_itself(settings: dict[str, float]) -> None:
     name = next(iter(settings))
     with pytest.raises(ConfigError, match=name):
         TulipConfig(**settings)  # pyright: ignore[reportArgumentType]
-
-
-def test_the_token_budget_overrides_the_engines() -> None:
-    limits = BatchLimits(tokens=512, sequences=4, spans=5, output_bytes=6)
-    assert resolve_limits(limits, TulipConfig()) == limits
-    budget = TulipConfig(token_budget=99)
-    assert resolve_limits(limits, budget) == BatchLimits(tokens=99, sequences=4, spans=5, output_bytes=6)
 
 
 def test_retry_after_follows_backlog_and_throughput() -> None:

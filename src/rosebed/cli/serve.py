@@ -27,7 +27,7 @@ _POLL_S = 0.1
 @click.command(cls=SectionedCommand)
 @model_options
 @config_options(IvyConfig, "ivy", section="Gateway", exclude=("tulips", "model", "revision", "overrides"))
-@config_options(TulipConfig, "tulip", section="Inference server", exclude=("host", "port", "token_budget"))
+@config_options(TulipConfig, "tulip", section="Inference server", exclude=("host", "port"))
 @config_options(EngineConfig, "engine", section="Engine")
 def command(
     model: ChosenModel,

@@ -12,7 +12,7 @@ from rosebed.tulip.config import TulipConfig
 
 @click.command(cls=SectionedCommand)
 @model_options
-@config_options(TulipConfig, "tulip", section="Inference server", exclude=("token_budget",))
+@config_options(TulipConfig, "tulip", section="Inference server")
 @config_options(EngineConfig, "engine", section="Engine")
 def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callable[[], EngineConfig]) -> None:
     """Run one inference server: token ids in, vectors out, over gRPC.

@@ -82,7 +82,9 @@ class Engine(Protocol):
     """A loaded model that computes batches."""
 
     @property
-    def info(self) -> EngineInfo: ...
+    def info(self) -> EngineInfo:
+        """Its `limits` are final once `warm_up` has returned; the rest is from the start."""
+        ...
 
     @property
     def completion(self) -> Completion: ...
@@ -92,7 +94,7 @@ class Engine(Protocol):
         ...
 
     def warm_up(self) -> None:
-        """Do all that must not happen under live traffic (compiling, capturing). Blocks."""
+        """Do all that must not happen under live traffic (compiling, capturing, measuring). Blocks."""
         ...
 
     def close(self) -> None:

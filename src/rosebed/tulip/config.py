@@ -1,9 +1,7 @@
-"""Settings of a Tulip server, and how they meet what the engine wants."""
+"""Settings of a Tulip server."""
 
-import dataclasses
 from dataclasses import dataclass
 
-from rosebed.core.engine import BatchLimits
 from rosebed.core.errors import ConfigError
 
 
@@ -15,8 +13,6 @@ class TulipConfig:
     """Address to listen on; unix:PATH is a socket file, and then there is no port."""
     port: int = 50051
     """Port to listen on; 0 takes a free one."""
-    token_budget: int | None = None
-    """Tokens of one batch; None takes what the engine wants."""
     max_queued_tokens: int = 4_194_304
     """Tokens of admitted, unfinished sequences; this limit and the next three hold per lane."""
     max_queued_sequences: int = 65_536
@@ -56,7 +52,6 @@ class TulipConfig:
 
 _LEAST = {
     "port": 0,
-    "token_budget": 1,
     "max_queued_tokens": 1,
     "max_queued_sequences": 1,
     "max_queued_spans": 1,
@@ -71,10 +66,3 @@ _LEAST = {
     "fatal_s": 1,
     "metrics_port": 0,
 }
-
-
-def resolve_limits(limits: BatchLimits, config: TulipConfig) -> BatchLimits:
-    """What one batch may hold: the engine's `limits`, with the configured token budget if there is one."""
-    if config.token_budget is None:
-        return limits
-    return dataclasses.replace(limits, tokens=config.token_budget)

@@ -15,7 +15,7 @@ from rosebed.core.outputs import RowStatus, StepResult
 from rosebed.core.types import Batch, Lane, Sequence
 from rosebed.tulip.admission import Admission
 from rosebed.tulip.batcher import next_lane, take_batch
-from rosebed.tulip.config import TulipConfig, resolve_limits
+from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.cost import Cost
 from rosebed.tulip.failures import halves, num_sequences, one_by_one
 from rosebed.tulip.ledger import Ledger
@@ -52,7 +52,6 @@ class Scheduler:
     ) -> None:
         """`on_step` is told of each step enqueued, `on_death` once that the engine can compute no more."""
         self._engine = engine
-        self._limits = resolve_limits(engine.info.limits, config)
         self._bulk_wait_ns = int(config.bulk_wait_s * 1e9)
         self._metrics = metrics
         self._on_step = on_step
@@ -151,7 +150,7 @@ class Scheduler:
         while (lane := next_lane(self.queue, now_ns, bulk_wait_ns=self._bulk_wait_ns)) is not None:
             if not self._may_close(lane, now_ns):
                 break
-            portions, expired = take_batch(self.queue, self._limits, now_ns, lane=lane)
+            portions, expired = take_batch(self.queue, self._engine.info.limits, now_ns, lane=lane)
             for state in expired:
                 self.expire(state)
             if portions:
@@ -166,7 +165,7 @@ class Scheduler:
         """
         if not self._in_flight:
             return True
-        if lane is Lane.ONLINE and self.queue.backlog(lane).fills(Cost.of_limits(self._limits)):
+        if lane is Lane.ONLINE and self.queue.backlog(lane).fills(Cost.of_limits(self._engine.info.limits)):
             return True
         # NOTE: between callbacks nobody looks at the clock, so that there the running step's end closes the batch.
         if self._engine.completion is Completion.CALLBACK:

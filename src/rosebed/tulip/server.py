@@ -119,7 +119,7 @@ class TulipServer:
     def _add_services(self, server: grpc.aio.Server, step_loop: StepLoop) -> None:
         info = self._engine.info
         intake = Intake(info, self._config, step_loop=step_loop, gate=self._gate, metrics=self._metrics)
-        servicer = TulipServicer(info, self._config, intake=intake, gate=self._gate)
+        servicer = TulipServicer(self._engine, self._config, intake=intake, gate=self._gate)
         add_TulipServicer_to_server(servicer, server)
         add_HealthServicer_to_server(HealthServicer(self._gate, (SERVICE_NAME,)), server)
         enable_server_reflection((SERVICE_NAME, HEALTH_NAME, REFLECTION_NAME), server)

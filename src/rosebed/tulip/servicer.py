@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from rosebed import __version__
-from rosebed.core.engine import EngineInfo
+from rosebed.core.engine import Engine
 from rosebed.core.errors import InvalidInput, RosebedError, Unavailable
 from rosebed.proto.codec import info_message
 from rosebed.proto.rosebed_pb2 import EmbedRequest, EmbedResponse, InfoRequest, InfoResponse, StreamRequest
@@ -27,11 +27,11 @@ Context = Any
 class TulipServicer(TulipServicerBase):
     """Answers the three calls; everything of substance is the intake's and the session's."""
 
-    def __init__(self, info: EngineInfo, config: TulipConfig, *, intake: Intake, gate: Gate) -> None:
+    def __init__(self, engine: Engine, config: TulipConfig, *, intake: Intake, gate: Gate) -> None:
+        self._engine = engine
         self._config = config
         self._intake = intake
         self._gate = gate
-        self._info = info_message(info, version=__version__, max_request_sequences=config.max_request_sequences)
 
     async def Embed(self, request: EmbedRequest, context: Context) -> EmbedResponse:  # noqa: N802
         done: asyncio.Future[RequestState] = asyncio.get_running_loop().create_future()
@@ -68,4 +68,7 @@ class TulipServicer(TulipServicerBase):
             self._gate.require_open()
         except Unavailable as error:
             await abort(context, error)
-        return self._info
+        # Not kept: warming up decides the batch limits.
+        return info_message(
+            self._engine.info, version=__version__, max_request_sequences=self._config.max_request_sequences
+        )
