@@ -40,9 +40,12 @@ class Embedder:
         *,
         revision: str | None = None,
         overrides: ModelOverrides = ModelOverrides(),
-        config: EngineConfig = EngineConfig(),
+        config: EngineConfig = EngineConfig(graphs="lazy"),
     ) -> None:
-        """Load `model`, a folder or a hub id (at `revision`). A `SetupError` says what is wrong with it."""
+        """Load `model`, a folder or a hub id (at `revision`). A `SetupError` says what is wrong with it.
+
+        CUDA graphs are captured as batches recur, so that a short job starts at once.
+        """
         folder = resolve_model_folder(model, revision=revision)
         self.spec: ModelSpec = resolve_model_spec(CheckpointFiles.read(folder), overrides)
         """What the checkpoint says of itself."""

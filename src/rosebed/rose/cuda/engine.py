@@ -43,6 +43,8 @@ MAX_IN_FLIGHT = 2
 MAX_GRAPH_TOKENS = 8192
 """Larger batches run their kernels one by one: they keep the GPU busy for long enough anyway."""
 MAX_OUTPUT_BYTES = 64 << 20
+UNMEASURED_BUDGET = 4096
+"""Tokens of a batch until `warm_up` has measured: what most chips and models come to."""
 TYPICAL_LENGTH = 512
 """Tokens of the sequences that budgets are measured with."""
 
@@ -84,7 +86,7 @@ class CudaEngine:
         self._out_pointer = device_pointer(self._blocks.out)
         self._graphs = GraphCache(loaded, self._attentions, self._blocks, self._stream, lazy=config.graphs == "lazy")
         self._row_numbers = np.arange(GraphKey(self._largest, "").num_rows + 1)
-        self._info = self._info_for(config.token_budget or TYPICAL_LENGTH)
+        self._info = self._info_for(config.token_budget or UNMEASURED_BUDGET)
 
     @property
     def info(self) -> EngineInfo:
