@@ -11,10 +11,11 @@ from rose_checkpoints import load, make_sequence, pack, random_ids, reference_hi
 
 from rosebed.core.engine import Completion, Engine, LazyTensor
 from rosebed.core.errors import ConfigError, StepFailed
-from rosebed.core.outputs import OutputSpec, RowsPer
-from rosebed.core.types import OutputKind, Sequence, whole_span
+from rosebed.core.outputs import OutputSpec, RowsPer, StepResult
+from rosebed.core.types import Batch, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
+from rosebed.rose.eager import EagerRunner
 
 DIM = 64
 
@@ -85,18 +86,25 @@ def test_a_failed_step_says_why_and_leaves_the_next_unharmed(engine: CpuEngine) 
     after.release()
 
 
-def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine) -> None:
+def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, both_done = threading.Event(), threading.Event()
+    run = EagerRunner.run
+
+    def run_behind_the_gate(self: EagerRunner, batch: Batch, result: StepResult) -> None:
+        assert gate.wait(10)
+        run(self, batch, result)
+
+    monkeypatch.setattr(EagerRunner, "run", run_behind_the_gate)
     seen: list[tuple[str, int]] = []
-    lazies: list[LazyTensor] = []
-    both_done = threading.Event()
-    for name in ("first", "second"):
-        lazy = engine.step(pack(make_sequence(random_ids(100))))
+    lazies: list[LazyTensor] = [engine.step(pack(make_sequence(random_ids(9)))) for _ in range(2)]
+    for name, lazy in zip(("first", "second"), lazies, strict=True):
         lazy.add_done_callback(lambda name=name: seen.append((name, threading.get_ident())))
-        lazies.append(lazy)
     lazies[1].add_done_callback(both_done.set)
-    assert both_done.wait(5)
-    assert threading.get_ident() not in {thread for _, thread in seen}
+    assert not any(lazy.ready() for lazy in lazies)
+    gate.set()
+    assert both_done.wait(10)
     assert [name for name, _ in seen] == ["first", "second"]
+    assert threading.get_ident() not in {thread for _, thread in seen}
     assert all(lazy.ready() for lazy in lazies)
     lazies[0].add_done_callback(lambda: seen.append(("late", threading.get_ident())))
     assert seen[-1] == ("late", threading.get_ident())
@@ -148,12 +156,18 @@ def test_an_attention_backend_of_gpus_is_refused(checkpoint: tuple[Any, Path]) -
         load(checkpoint[1], config=EngineConfig(device="cpu", attention="fa3"))
 
 
-def test_number_of_threads_holds_on_the_thread_that_steps_alone(checkpoint: tuple[Any, Path]) -> None:
+def test_number_of_threads_holds_on_the_thread_that_steps_alone(
+    checkpoint: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     outside = torch.get_num_threads()
     engine = load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1))
     seen: list[int] = []
-    lazy = engine.step(pack(make_sequence(random_ids(100))))
-    lazy.add_done_callback(lambda: seen.append(torch.get_num_threads()))
-    lazy.result()
+
+    def ask(*_arguments: object) -> None:
+        seen.append(torch.get_num_threads())
+
+    # torch's setting belongs to a thread: ask the one that steps.
+    monkeypatch.setattr(EagerRunner, "run", ask)
+    engine.step(pack(make_sequence(random_ids(5)))).result()
     engine.close()
     assert (seen, torch.get_num_threads()) == ([1], outside)
