@@ -6,12 +6,12 @@ Importing this package imports nothing heavy: each name below is loaded when it 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rosebed.core.version import __version__
+
 if TYPE_CHECKING:
     from rosebed.client import AsyncClient, Client, TokenClient
     from rosebed.core.errors import RosebedError
     from rosebed.embedder import Embedder
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",

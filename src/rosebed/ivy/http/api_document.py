@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from rosebed.core.version import __version__
 from rosebed.ivy.http.endpoint import Operation, Resource
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -18,7 +18,7 @@ def api_document(resources: Sequence[Resource]) -> dict[str, Any]:
     schemas = _Schemas([operation for resource in resources for operation in resource.operations.values()])
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Rosebed", "version": version("rosebed"), "description": "Embeddings over HTTP."},
+        "info": {"title": "Rosebed", "version": __version__, "description": "Embeddings over HTTP."},
         "paths": {
             _PARAMETER.sub(r"{\1}", resource.path): {
                 "parameters": [_path_parameter(name) for name in _PARAMETER.findall(resource.path)],
