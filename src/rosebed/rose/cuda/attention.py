@@ -29,7 +29,7 @@ class GraphAttention(Protocol):
         ...
 
 
-_BACKENDS = {
+BACKENDS = {
     "triton": "rosebed.rose.cuda.attention:TritonAttention",
     "flashinfer-fa3": "rosebed.rose.cuda.flashinfer:FlashInferAttention",
     "fa3": "rosebed.rose.cuda.fa3:Fa3Attention",
@@ -56,19 +56,19 @@ def create_attentions(name: str, spec: AttentionSpec, device: torch.device) -> d
     if name != "auto":
         return {name: create_attention(name, spec, device)}
     found: dict[str, GraphAttention] = {}
-    for candidate in _BACKENDS:
+    for candidate in BACKENDS:
         with suppress(ConfigError):
             found[candidate] = create_attention(candidate, spec, device)
     if not found:
-        raise ConfigError(f"--attention: none of {', '.join(_BACKENDS)} computes {spec}")
+        raise ConfigError(f"--attention: none of {', '.join(BACKENDS)} computes {spec}")
     return found
 
 
 def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> GraphAttention:
     """One backend. ConfigError if it is unknown, not installed, or cannot compute `spec`."""
-    if name not in _BACKENDS:
-        raise ConfigError(f"--attention {name!r} does not run on CUDA; auto, {', '.join(_BACKENDS)} do")
-    module, _, class_name = _BACKENDS[name].partition(":")
+    if name not in BACKENDS:
+        raise ConfigError(f"--attention {name!r} does not run on CUDA; auto, {', '.join(BACKENDS)} do")
+    module, _, class_name = BACKENDS[name].partition(":")
     return cast(GraphAttention, getattr(import_module(module), class_name)(spec, device))
 
 

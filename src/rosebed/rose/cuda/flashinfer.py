@@ -16,7 +16,7 @@ from torch import Tensor
 from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.types import SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
-from rosebed.rose.cuda.attention import BoundAttention, sequence_capacity
+from rosebed.rose.cuda.attention import LONG_LEAST_TOKENS, BoundAttention, sequence_capacity
 
 FLOAT_WORKSPACE_BYTES = 128 << 20
 INT_WORKSPACE_BYTES = 8 << 20
@@ -48,6 +48,11 @@ class FlashInferAttention:
         self._ints = torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._staging: dict[int, Tensor] = {}
         self._buckets: dict[int, _Bucket] = {}
+        try:
+            self._open(LONG_LEAST_TOKENS)
+        except Exception as error:
+            # It compiles its kernels where none came with it, which needs a CUDA toolkit.
+            raise ConfigError(f"--attention flashinfer-fa3 cannot load its kernels: {error}") from error
 
     def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
         bucket = self._buckets.get(num_tokens) or self._open(num_tokens)
