@@ -103,6 +103,18 @@ async def test_each_is_refused_by_name_on_a_stream() -> None:
             tulip.check(good, await stream.embed(good, 2000 + number))
 
 
+@pytest.mark.parametrize("timeout_ns", [1, 2**63, 2**64 - 1])
+async def test_extreme_timeouts(timeout_ns: int) -> None:
+    async with live(FakeEngine()) as tulip:
+        good = [fake_sequence([1, 2, 3])]
+        if timeout_ns == 1:
+            call = tulip.stub.Embed(request_message(good, request_id=1, timeout_ns=1))
+            status, _, _ = await failed_call(call)
+            assert status is grpc.StatusCode.DEADLINE_EXCEEDED
+        else:
+            tulip.check(good, await tulip.embed(good, timeout_ns=timeout_ns))
+
+
 @pytest.mark.parametrize(
     "payload",
     [

@@ -105,6 +105,15 @@ def _outcome(engine: FakeEngine, *sequences: Sequence) -> list[int]:
     return step.result().status.tolist()
 
 
+def test_buffers_are_counted_until_they_are_given_back() -> None:
+    engine = FakeEngine(by_hand=True)
+    steps = [engine.step(Batch.pack([fake_sequence([i])])) for i in (1, 2)]
+    assert engine.num_unreleased == 2
+    for _ in range(2):
+        steps[0].release()
+    assert engine.num_unreleased == 1
+
+
 def test_faults_strike_by_token_id() -> None:
     faults = Faults(raise_in_step={1}, raise_in_result={2}, non_finite={3}, poison={4})
     engine = FakeEngine(by_hand=True, faults=faults)

@@ -1,8 +1,9 @@
 """Settings, permits, phases, verdicts and statuses: the small pure parts."""
 
+import grpc
 import pytest
 
-from rosebed.core.errors import ConfigError, Overloaded, Unavailable
+from rosebed.core.errors import ERROR_TABLE, ConfigError, Overloaded, Unavailable
 from rosebed.core.types import Lane
 from rosebed.tulip.admission import Admission
 from rosebed.tulip.config import TulipConfig
@@ -27,6 +28,10 @@ def test_a_bad_setting_names_itself(settings: dict[str, float]) -> None:
     name = next(iter(settings))
     with pytest.raises(ConfigError, match=name):
         TulipConfig(**settings)  # pyright: ignore[reportArgumentType]
+
+
+def test_every_error_has_a_grpc_status() -> None:
+    assert {mapping.grpc_status for mapping in ERROR_TABLE.values()} <= set(grpc.StatusCode.__members__)
 
 
 def test_retry_after_follows_backlog_and_throughput() -> None:

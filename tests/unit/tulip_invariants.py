@@ -14,6 +14,7 @@ OUTPUT_BYTES_PER_SPAN = 4 * 8
 def check_all(machine: Machine) -> None:
     """All that must hold after every operation."""
     assert machine.scheduler.num_in_flight <= 2
+    assert machine.engine.num_unreleased == machine.scheduler.num_in_flight
     for batch in machine.new_batches():
         _check_within_limits(batch)
     for lane in Lane:

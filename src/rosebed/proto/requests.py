@@ -3,18 +3,19 @@
 No Python object is made per token; sequences are views into the message's bytes.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from collections.abc import Sequence as AnySequence
+from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import ContextLengthExceeded, FingerprintMismatch, InvalidInput, WrongModelKind
 from rosebed.core.types import DENSE_ONLY, Int32Array, Lane, OutputKind, Sequence
 from rosebed.proto.rosebed_pb2 import EmbedRequest
 
-Int64Array = npt.NDArray[np.int64]
+_WIRE_INT = np.dtype("<i4")
 
 
 def request_message(
@@ -89,13 +90,13 @@ def sequences_of(message: EmbedRequest, info: EngineInfo) -> tuple[Sequence, ...
     outputs = _outputs(message, info)
     dimensions = _dimensions(message, info, outputs)
     normalize = message.normalize if message.HasField("normalize") else None
-    lengths = _int32(message.lengths, "lengths")
+    lengths = _int32(message.lengths, "lengths").tolist()
     token_ids = _int32(message.token_ids, "token_ids")
     ends = _token_ends(lengths, len(token_ids), info.max_length)
     _check_range(token_ids, "token_ids", limit=info.vocab_size, ends=ends)
     token_types = _token_types(message, info, ends)
     spans = _spans(message, lengths)
-    starts = [0, *ends.tolist()]
+    starts = [0, *ends]
     return tuple(
         Sequence(
             token_ids=token_ids[starts[index] : starts[index + 1]],
@@ -141,24 +142,24 @@ def _dimensions(message: EmbedRequest, info: EngineInfo, outputs: frozenset[Outp
 def _int32(data: bytes, field: str) -> Int32Array:
     if len(data) % 4:
         raise InvalidInput(f"{field} should be packed int32, but its {len(data)} bytes are not whole", param=field)
-    return np.frombuffer(data, "<i4").astype(np.int32, copy=False)
+    return np.frombuffer(data, _WIRE_INT).astype(np.int32, copy=False)
 
 
-def _token_ends(lengths: Int32Array, num_tokens: int, max_length: int) -> Int64Array:
-    """Where each sequence ends on the packed axis: int64[num_sequences]."""
-    if not len(lengths):
+def _token_ends(lengths: list[int], num_tokens: int, max_length: int) -> list[int]:
+    """Where each sequence ends on the packed axis."""
+    if not lengths:
         raise InvalidInput("lengths is empty: a request needs at least one sequence", param="lengths")
-    if lengths.min() < 1:
-        index = int(np.argmax(lengths < 1))
+    if min(lengths) < 1:
+        index = next(index for index, length in enumerate(lengths) if length < 1)
         raise InvalidInput(
             f"lengths: sequences[{index}] has {lengths[index]} tokens, at least 1 is needed",
             param=f"sequences[{index}]",
         )
-    ends = np.cumsum(lengths, dtype=np.int64)
+    ends = list(accumulate(lengths))
     if ends[-1] != num_tokens:
         raise InvalidInput(f"lengths sum to {ends[-1]}, but token_ids holds {num_tokens}", param="lengths")
-    if lengths.max() > max_length:
-        index = int(np.argmax(lengths > max_length))
+    if max(lengths) > max_length:
+        index = next(index for index, length in enumerate(lengths) if length > max_length)
         raise ContextLengthExceeded(
             f"sequences[{index}] has {lengths[index]} tokens, this model takes {max_length}",
             param=f"sequences[{index}]",
@@ -166,19 +167,20 @@ def _token_ends(lengths: Int32Array, num_tokens: int, max_length: int) -> Int64A
     return ends
 
 
-def _check_range(values: Int32Array, field: str, *, limit: int, ends: Int64Array) -> None:
+def _check_range(values: Int32Array, field: str, *, limit: int, ends: list[int]) -> None:
     """InvalidInput naming the first of `values` outside [0, limit) and its sequence."""
     # NOTE: seen as unsigned, negative numbers are huge, so that one pass finds both ends of the range.
-    if values.view(np.uint32).max() < limit:
+    unsigned = values.view(np.uint32)
+    if unsigned[unsigned.argmax()] < limit:
         return
-    position = int(np.argmax(values.view(np.uint32) >= limit))
-    index = int(np.searchsorted(ends, position, side="right"))
+    position = int((unsigned >= limit).argmax())
+    index = bisect_right(ends, position)
     raise InvalidInput(
         f"{field}: {values[position]} in sequences[{index}] is outside [0, {limit})", param=f"sequences[{index}]"
     )
 
 
-def _token_types(message: EmbedRequest, info: EngineInfo, ends: Int64Array) -> Int32Array | None:
+def _token_types(message: EmbedRequest, info: EngineInfo, ends: list[int]) -> Int32Array | None:
     if not message.token_type_ids:
         return None
     token_types = _int32(message.token_type_ids, "token_type_ids")
@@ -190,18 +192,18 @@ def _token_types(message: EmbedRequest, info: EngineInfo, ends: Int64Array) -> I
     return token_types
 
 
-def _spans(message: EmbedRequest, lengths: Int32Array) -> list[Int32Array]:
+def _spans(message: EmbedRequest, lengths: list[int]) -> list[Int32Array]:
     """Each sequence's pool spans: int32[num_spans, 2] each."""
-    counts = _int32(message.span_counts, "span_counts")
-    spans = _int32(message.span_offsets, "span_offsets")
-    if not len(counts) and not len(spans):
+    if not message.span_counts and not message.span_offsets:
         whole = np.zeros((len(lengths), 1, 2), np.int32)
         whole[:, 0, 1] = lengths
         return list(whole)
+    counts = _int32(message.span_counts, "span_counts")
+    spans = _int32(message.span_offsets, "span_offsets")
     _check_span_counts(counts, num_sequences=len(lengths), num_offsets=len(spans))
     spans = spans.reshape(-1, 2)
     owners = np.repeat(np.arange(len(counts)), counts)
-    wrong = (spans[:, 0] < 0) | (spans[:, 0] >= spans[:, 1]) | (spans[:, 1] > lengths[owners])
+    wrong = (spans[:, 0] < 0) | (spans[:, 0] >= spans[:, 1]) | (spans[:, 1] > np.array(lengths)[owners])
     if wrong.any():
         at = int(np.argmax(wrong))
         index = int(owners[at])

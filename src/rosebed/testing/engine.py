@@ -38,7 +38,7 @@ class FakeStep:
     def __init__(self, engine: "FakeEngine", batch: Batch, due_s: float) -> None:
         self.batch = batch
         self.due_s = due_s
-        self.released = False
+        self._released = False
         self._engine = engine
         self._done = threading.Event()
         self._lock = threading.Lock()
@@ -65,7 +65,9 @@ class FakeStep:
         return self._engine.compute(self.batch)
 
     def release(self) -> None:
-        self.released = True
+        if not self._released:
+            self._released = True
+            self._engine.num_unreleased -= 1
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         with self._lock:
@@ -95,6 +97,8 @@ class FakeEngine:
         self.completion = completion
         self.batches: deque[Batch] = deque(maxlen=HISTORY)
         """The latest batches stepped, oldest first."""
+        self.num_unreleased = 0
+        """Steps whose buffer was not given back yet."""
         self.warmed_up = False
         self.closed = threading.Event()
         self._step_time = step_time or StepTime()
@@ -114,6 +118,7 @@ class FakeEngine:
         step = FakeStep(self, batch, float("inf") if self._hung else self._busy_until_s)
         self._forget_finished()
         self.batches.append(batch)
+        self.num_unreleased += 1
         self._steps.append(step)
         if self.completion is Completion.CALLBACK and not self._by_hand and not self._hung:
             self._worker.submit(self._run, step)

@@ -1,19 +1,20 @@
 """From finished requests to responses: whole, or in chunks that a stream can interleave."""
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rosebed.core.errors import RosebedError
 from rosebed.core.types import Float32Array, OutputKind
 from rosebed.proto.codec import error_item
-from rosebed.proto.rosebed_pb2 import DTYPE_FLOAT32, EmbedResponse, Output, Timings
+from rosebed.proto.rosebed_pb2 import DTYPE_FLOAT32, EmbedResponse
 from rosebed.tulip.request import RequestState
 
-RowStarts = Mapping[OutputKind, npt.NDArray[np.int64]]
+RowStarts = Mapping[OutputKind, list[int]]
+_WIRE_FLOAT = np.dtype("<f4")
 
 
 class Chunk(NamedTuple):
@@ -43,11 +44,10 @@ def responses(request_id: int, state: RequestState, *, chunk_bytes: int | None =
     chunks = plan_chunks(row_starts, row_bytes, chunk_bytes)
     for number, chunk in enumerate(chunks, start=1):
         response = EmbedResponse(
-            request_id=request_id,
-            first_sequence=chunk.first,
-            num_sequences=chunk.stop - chunk.first,
-            outputs=[_output(kind, rows[kind][start:stop]) for kind, (start, stop) in chunk.rows.items()],
+            request_id=request_id, first_sequence=chunk.first, num_sequences=chunk.stop - chunk.first
         )
+        for kind, (start, stop) in chunk.rows.items():
+            _add_output(response, kind, rows[kind][start:stop])
         if number == len(chunks):
             _close(response, state)
         yield response
@@ -55,15 +55,16 @@ def responses(request_id: int, state: RequestState, *, chunk_bytes: int | None =
 
 def plan_chunks(row_starts: RowStarts, row_bytes: Mapping[OutputKind, int], chunk_bytes: int | None) -> list[Chunk]:
     """Cut an answer into chunks of at most `chunk_bytes`, at sequences where possible, else at rows."""
-    ends = sum(starts * row_bytes[kind] for kind, starts in row_starts.items())
-    assert isinstance(ends, np.ndarray)  # int64[num_sequences + 1], bytes up to each sequence
-    num_sequences = len(ends) - 1
-    if chunk_bytes is None or ends[-1] <= chunk_bytes:
+    num_sequences = len(next(iter(row_starts.values()))) - 1
+    total_bytes = sum(row_bytes[kind] * starts[-1] for kind, starts in row_starts.items())
+    if chunk_bytes is None or total_bytes <= chunk_bytes:
         return [Chunk(0, num_sequences, _row_ranges(row_starts, 0, num_sequences))]
+    # list[num_sequences + 1], bytes up to each sequence
+    ends = [sum(row_bytes[kind] * starts[i] for kind, starts in row_starts.items()) for i in range(num_sequences + 1)]
     chunks: list[Chunk] = []
     first = 0
     while first < num_sequences:
-        stop = int(np.searchsorted(ends, ends[first] + chunk_bytes, side="right")) - 1
+        stop = bisect_right(ends, ends[first] + chunk_bytes) - 1
         if stop > first:
             chunks.append(Chunk(first, stop, _row_ranges(row_starts, first, stop)))
         else:
@@ -83,7 +84,7 @@ def _cut_sequence(
 
 
 def _row_ranges(row_starts: RowStarts, first: int, stop: int) -> dict[OutputKind, tuple[int, int]]:
-    return {kind: (int(starts[first]), int(starts[stop])) for kind, starts in row_starts.items()}
+    return {kind: (starts[first], starts[stop]) for kind, starts in row_starts.items()}
 
 
 def _successful(state: RequestState) -> tuple[Mapping[OutputKind, Float32Array], RowStarts]:
@@ -93,34 +94,32 @@ def _successful(state: RequestState) -> tuple[Mapping[OutputKind, Float32Array],
     succeeded = np.ones(len(state.sequences), bool)
     succeeded[list(state.errors)] = False
     rows: dict[OutputKind, Float32Array] = {}
-    row_starts: dict[OutputKind, npt.NDArray[np.int64]] = {}
+    row_starts: dict[OutputKind, list[int]] = {}
     for kind, starts in state.row_starts.items():
         counts = np.diff(starts)
         rows[kind] = state.rows[kind][np.repeat(succeeded, counts)]
-        row_starts[kind] = np.concatenate([[0], np.cumsum(counts * succeeded)])
+        row_starts[kind] = [0, *np.cumsum(counts * succeeded).tolist()]
     return rows, row_starts
 
 
-def _output(kind: OutputKind, rows: Float32Array) -> Output:
-    return Output(
+def _add_output(response: EmbedResponse, kind: OutputKind, rows: Float32Array) -> None:
+    response.outputs.add(
         kind=int(kind),  # pyright: ignore[reportArgumentType]
         dtype=DTYPE_FLOAT32,
         dim=rows.shape[1],
         rows=len(rows),
-        data=rows.astype("<f4", copy=False).tobytes(),
+        data=rows.astype(_WIRE_FLOAT, copy=False).tobytes(),
     )
 
 
 def _close(response: EmbedResponse, state: RequestState) -> None:
     """Make `response` the last of its request."""
     response.last = True
-    response.errors.extend(error_item(error, index) for index, error in sorted(state.errors.items()))
-    response.timings.CopyFrom(
-        Timings(
-            queue_ns=state.taken_ns - state.arrived_ns,
-            compute_ns=state.computed_ns - state.taken_ns,
-            total_ns=time.monotonic_ns() - state.arrived_ns,
-            device_ns=state.device_ns,
-            steps=state.num_steps,
-        )
-    )
+    if state.errors:
+        response.errors.extend(error_item(error, index) for index, error in sorted(state.errors.items()))
+    timings = response.timings
+    timings.queue_ns = state.taken_ns - state.arrived_ns
+    timings.compute_ns = state.computed_ns - state.taken_ns
+    timings.device_ns = state.device_ns
+    timings.steps = state.num_steps
+    timings.total_ns = time.monotonic_ns() - state.arrived_ns

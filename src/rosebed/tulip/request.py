@@ -1,15 +1,14 @@
 """A request on its way through the scheduler. Knows neither the wire nor the clock."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rosebed.core.errors import RosebedError
-from rosebed.core.outputs import OutputSpecs, StepResult, output_bytes
+from rosebed.core.outputs import OutputSpecs, StepResult
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
 from rosebed.tulip.cost import Cost
 
@@ -54,25 +53,32 @@ class RequestState:
         """Time the device spent on steps that some of the sequences were in."""
         self.num_steps = 0
         """How many steps those were."""
-        self._tokens = _running_total(sequence.num_tokens for sequence in sequences)
-        self._spans = _running_total(sequence.num_spans for sequence in sequences)
-        self._output_bytes = _running_total(output_bytes(sequence, specs) for sequence in sequences)
-        self.row_starts: dict[OutputKind, npt.NDArray[np.int64]] = {}
-        """int64[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
+        self._tokens = _running_total([sequence.num_tokens for sequence in sequences])
+        self._spans = _running_total([sequence.num_spans for sequence in sequences])
+        self.row_starts = {
+            kind: _running_total([specs[kind].rows(sequence) for sequence in sequences])
+            for kind in sorted(sequences[0].outputs)
+        }
+        """list[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
         self.rows: dict[OutputKind, Float32Array] = {}
         """float32[rows, dim] of each kind, the reply in the making; dim is cut to the request's dimensions."""
+        sized = [(specs[kind].row_bytes, starts) for kind, starts in self.row_starts.items()]
+        self._output_bytes = [sum(size * starts[i] for size, starts in sized) for i in range(len(sequences) + 1)]
+        self.total_cost = Cost(self._tokens[-1], len(sequences), self._spans[-1], self._output_bytes[-1])
+        """What all sequences cost."""
 
     def allocate(self, specs: OutputSpecs) -> None:
         """Make room for the reply; not before admission, since it is memory that the caller asked for."""
-        for kind in sorted(self.sequences[0].outputs):
-            spec = specs[kind]
-            starts = np.array(_running_total(spec.rows(sequence) for sequence in self.sequences), np.int64)
-            dim = (self.sequences[0].dimensions or spec.dim) if kind is OutputKind.DENSE else spec.dim
-            self.row_starts[kind] = starts
+        for kind, starts in self.row_starts.items():
+            dim = specs[kind].dim
+            if kind is OutputKind.DENSE:
+                dim = self.sequences[0].dimensions or dim
             self.rows[kind] = np.empty((starts[-1], dim), np.float32)
 
     def cost(self, first: int, stop: int) -> Cost:
         """What the sequences [first, stop) cost."""
+        if stop - first == len(self.sequences):
+            return self.total_cost
         return Cost(
             self._tokens[stop] - self._tokens[first],
             stop - first,
@@ -124,6 +130,6 @@ class Portion(NamedTuple):
 Portions = tuple[Portion, ...]
 
 
-def _running_total(amounts: Iterable[int]) -> list[int]:
+def _running_total(amounts: list[int]) -> list[int]:
     """list[len(amounts) + 1] that starts with 0."""
     return list(accumulate(amounts, initial=0))

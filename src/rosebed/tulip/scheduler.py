@@ -52,6 +52,9 @@ class Scheduler:
     ) -> None:
         """`on_step` is told of each step enqueued, `on_death` once that the engine can compute no more."""
         self._engine = engine
+        self._specs = engine.info.outputs
+        self._max_in_flight = engine.info.max_in_flight
+        self._polls = engine.completion is Completion.POLL
         self._bulk_wait_ns = int(config.bulk_wait_s * 1e9)
         self._metrics = metrics
         self._on_step = on_step
@@ -73,7 +76,7 @@ class Scheduler:
     @property
     def must_poll(self) -> bool:
         """Whether only another `turn` will notice the end of a step."""
-        return bool(self._in_flight) and self._engine.completion is Completion.POLL
+        return self._polls and bool(self._in_flight)
 
     @property
     def idle(self) -> bool:
@@ -100,10 +103,11 @@ class Scheduler:
             raise self._death
         now_ns = self._clock()
         deadline_ns = now_ns + timeout_ns if timeout_ns else NEVER
-        specs = self._engine.info.outputs
-        state = RequestState(sequences, specs, lane=lane, arrived_ns=now_ns, deadline_ns=deadline_ns, on_done=on_done)
-        self.admission.acquire(lane, state.cost(0, len(sequences)), tokens_per_s=self.step_times.tokens_per_s)
-        state.allocate(specs)
+        state = RequestState(
+            sequences, self._specs, lane=lane, arrived_ns=now_ns, deadline_ns=deadline_ns, on_done=on_done
+        )
+        self.admission.acquire(lane, state.total_cost, tokens_per_s=self.step_times.tokens_per_s)
+        state.allocate(self._specs)
         self.queue.append(state)
         self._metrics.requests += 1
         return state
@@ -119,7 +123,7 @@ class Scheduler:
     def turn(self) -> None:
         """One pass of the step loop: take in what is done, then keep the engine busy."""
         self._harvest()
-        while len(self._in_flight) < self._engine.info.max_in_flight:
+        while len(self._in_flight) < self._max_in_flight:
             portions = self._next_portions()
             if not portions:
                 return
@@ -168,7 +172,7 @@ class Scheduler:
         if lane is Lane.ONLINE and self.queue.backlog(lane).fills(Cost.of_limits(self._engine.info.limits)):
             return True
         # NOTE: between callbacks nobody looks at the clock, so that there the running step's end closes the batch.
-        if self._engine.completion is Completion.CALLBACK:
+        if not self._polls:
             return False
         remaining_ns = sum(step.predicted_ns for step in self._in_flight) - (now_ns - self._in_flight[0].started_ns)
         return remaining_ns <= self.step_times.lead_ns
