@@ -32,7 +32,10 @@ TOLERANCE = 1e-5
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32, ops: Ops = reference) -> LoadedModel:
-    return load_model(spec_of(folder), ops, device=torch.device("cpu"), dtype=dtype)
+    loaded = load_model(spec_of(folder), ops, device=torch.device("cpu"), dtype=dtype)
+    if ops is onednn:
+        onednn.pack(loaded.model)
+    return loaded
 
 
 @torch.inference_mode()

@@ -34,6 +34,8 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
     ops = onednn if onednn.is_available() else reference
     loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=dtype)
+    if ops is onednn:
+        onednn.pack(loaded.model)
     return CpuEngine(loaded, config)
 
 
