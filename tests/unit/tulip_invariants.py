@@ -27,7 +27,7 @@ def check_all(machine: Machine) -> None:
 def _check_within_limits(batch: Batch) -> None:
     num_spans = batch.layout.num_spans
     cost = Cost(batch.num_tokens, batch.num_sequences, num_spans, OUTPUT_BYTES_PER_SPAN * num_spans)
-    assert batch.num_sequences == 1 or cost.over(Cost.of_limits(LIMITS)) is None
+    assert batch.num_sequences == 1 or cost.fits(Cost.of_limits(LIMITS))
 
 
 def _check_first_come_first_served(machine: Machine, lane: Lane) -> None:
@@ -48,7 +48,7 @@ def _check_queue(machine: Machine, lane: Lane) -> None:
 def _check_permits(machine: Machine, lane: Lane) -> None:
     held = machine.scheduler.admission.held(lane)
     assert held.sequences == sum(state.remaining for state in machine.submitted if state.lane is lane)
-    assert held.over(CAPACITY) is None
+    assert held.fits(CAPACITY)
     assert min(held) >= 0
 
 

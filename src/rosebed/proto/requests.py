@@ -12,7 +12,7 @@ import numpy as np
 
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import ContextLengthExceeded, FingerprintMismatch, InvalidInput, WrongModelKind
-from rosebed.core.types import DENSE_ONLY, Int32Array, Lane, OutputKind, Sequence
+from rosebed.core.types import DENSE_ONLY, Int32Array, Lane, OutputKind, Sequence, whole_span
 from rosebed.proto.rosebed_pb2 import EmbedRequest
 
 _WIRE_INT = np.dtype("<i4")
@@ -195,6 +195,8 @@ def _token_types(message: EmbedRequest, info: EngineInfo, ends: list[int]) -> In
 def _spans(message: EmbedRequest, lengths: list[int]) -> list[Int32Array]:
     """Each sequence's pool spans: int32[num_spans, 2] each."""
     if not message.span_counts and not message.span_offsets:
+        if len(lengths) == 1:
+            return [whole_span(lengths[0])]
         whole = np.zeros((len(lengths), 1, 2), np.int32)
         whole[:, 0, 1] = lengths
         return list(whole)

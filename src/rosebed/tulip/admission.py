@@ -26,11 +26,13 @@ class Admission:
         PayloadTooLarge if even an empty queue could not hold it. Overloaded if the queue cannot hold it now, to be
         tried again when, at `tokens_per_s`, half of what is held will be done.
         """
-        if (quantity := cost.over(self._capacity)) is not None:
+        if not cost.fits(self._capacity):
+            quantity = cost.excess(self._capacity)
             asked, most = getattr(cost, quantity), getattr(self._capacity, quantity)
             raise PayloadTooLarge(f"the request holds {asked} {quantity}, this server queues at most {most}")
         held = self._held[lane].plus(cost)
-        if (quantity := held.over(self._capacity)) is not None:
+        if not held.fits(self._capacity):
+            quantity = held.excess(self._capacity)
             raise Overloaded(
                 f"the queue is full: {getattr(self._held[lane], quantity)} {quantity} are waiting",
                 retry_after_s=_retry_after_s(self._held[lane].tokens / 2, tokens_per_s),

@@ -45,12 +45,18 @@ class Cost(NamedTuple):
             self.output_bytes - other.output_bytes,
         )
 
-    def over(self, capacity: "Cost") -> str | None:
-        """The first quantity that is more than `capacity` has, by name; None if all fit."""
-        for name, amount, most in zip(self._fields, self, capacity, strict=True):
-            if amount > most:
-                return name
-        return None
+    def fits(self, capacity: "Cost") -> bool:
+        """Whether no quantity is more than `capacity` has."""
+        return (
+            self.tokens <= capacity.tokens
+            and self.sequences <= capacity.sequences
+            and self.spans <= capacity.spans
+            and self.output_bytes <= capacity.output_bytes
+        )
+
+    def excess(self, capacity: "Cost") -> str:
+        """The name of the first quantity that is more than `capacity` has, where this does not fit."""
+        return next(name for name in self._fields if getattr(self, name) > getattr(capacity, name))
 
     def fills(self, capacity: "Cost") -> bool:
         """Whether some quantity reaches what `capacity` has."""

@@ -62,8 +62,8 @@ class RequestState:
         """list[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
         self.rows: dict[OutputKind, Float32Array] = {}
         """float32[rows, dim] of each kind, the reply in the making; dim is cut to the request's dimensions."""
-        sized = [(specs[kind].row_bytes, starts) for kind, starts in self.row_starts.items()]
-        self._output_bytes = [sum(size * starts[i] for size, starts in sized) for i in range(len(sequences) + 1)]
+        per_kind = [[specs[kind].row_bytes * start for start in starts] for kind, starts in self.row_starts.items()]
+        self._output_bytes = [sum(amounts) for amounts in zip(*per_kind, strict=True)]
         self.total_cost = Cost(self._tokens[-1], len(sequences), self._spans[-1], self._output_bytes[-1])
         """What all sequences cost."""
 

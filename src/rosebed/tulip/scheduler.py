@@ -222,7 +222,7 @@ class Scheduler:
                 portion.state.store(result, portion, at)
             at += portion.num_sequences
         now_ns = self._clock()
-        if result.status.any():
+        if result.status.tobytes() != bytes(len(result.status)):
             portions = self._without_non_finite(portions, result, now_ns)
         for portion in portions:
             self._ledger.settle(portion, now_ns)
