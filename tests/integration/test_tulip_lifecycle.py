@@ -111,8 +111,9 @@ async def test_reflection_lists_the_services_and_describes_them() -> None:
 
 
 async def test_stopping_answers_what_was_taken_and_refuses_the_rest() -> None:
-    engine = FakeEngine(step_time=StepTime(base_s=0.15))
+    engine = FakeEngine()
     async with live(engine) as tulip, tulip.stream() as stream:
+        engine.by_hand = True
         running = asyncio.ensure_future(tulip.embed([fake_sequence([1])]))
         await stream.send(request_message([fake_sequence([2])], request_id=1))
         await eventually(lambda: tulip.server.step_loop.scheduler.admission.held(Lane.ONLINE).sequences == 2)
@@ -121,6 +122,10 @@ async def test_stopping_answers_what_was_taken_and_refuses_the_rest() -> None:
         await stream.send(request_message([fake_sequence([3])], request_id=2))
         (refused,) = await stream.answer(2)
         assert (refused.refused.code, refused.refused.message) == ("unavailable", "the server is shutting down")
+        while not (running.done() and 1 in stream.responses):
+            if engine.unfinished:
+                engine.finish_next()
+            await asyncio.sleep(0.001)
         (served,) = await stream.answer(1)
         assert not served.HasField("refused")
         tulip.check([fake_sequence([1])], await running)

@@ -76,18 +76,23 @@ async def test_large_and_small_answers_interleave() -> None:
 
 
 async def test_a_cancelled_request_gets_no_further_response() -> None:
-    engine = FakeEngine(by_hand=False, step_time=StepTime(base_s=0.05))
-    async with live(engine) as tulip, tulip.stream() as stream:
-        scheduler = tulip.server.step_loop.scheduler
+    async with live(FakeEngine()) as tulip, tulip.stream() as stream:
+        scheduler, engine = tulip.server.step_loop.scheduler, tulip.engine
+        engine.by_hand = True
         await stream.send(request_message([fake_sequence([1] * 500)], request_id=1))
         await stream.send(request_message([fake_sequence([2] * 500)], request_id=2))
         await stream.send(request_message([fake_sequence([3] * 500)] * 9, request_id=3))
-        await eventually(lambda: scheduler.num_in_flight == 2)
-        await stream.send(1, 3, 99)
-        await stream.embed([fake_sequence([4])], 4)
+        await eventually(lambda: scheduler.queue.backlog(Lane.ONLINE).sequences == 9)
+        await stream.send(1, 3, 99, request_message([fake_sequence([4])], request_id=4))
+        await eventually(lambda: scheduler.queue.backlog(Lane.ONLINE).sequences == 1)
+        # Two were in steps; of them one was cancelled.
+        assert scheduler.admission.held(Lane.ONLINE).sequences == 3
+        for left in (2, 1, 0):
+            engine.finish_next()
+            await eventually(lambda left=left: scheduler.admission.held(Lane.ONLINE).sequences == left)
+        await stream.answer(4)
         assert stream.order == [2, 4]
-        assert scheduler.admission.held(Lane.ONLINE).sequences == 0
-        assert not any(3 in batch.token_ids for batch in list(engine.batches)[3:])
+        assert [batch.token_ids[0] for batch in engine.batches] == [0, 1, 2, 4]
 
 
 async def test_cancelling_stops_an_answer_half_way() -> None:

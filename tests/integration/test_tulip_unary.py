@@ -88,15 +88,18 @@ async def test_a_refusal_has_status_code_and_details() -> None:
 
 
 async def test_overload_is_refused_with_a_time_to_retry() -> None:
-    async with live(FakeEngine(by_hand=False, step_time=StepTime(base_s=0.2)), max_queued_sequences=2) as tulip:
+    async with live(FakeEngine(), max_queued_sequences=2) as tulip:
+        tulip.engine.by_hand = True
         waiting = asyncio.ensure_future(tulip.embed([fake_sequence([1]), fake_sequence([2])]))
-        await eventually(lambda: tulip.server.step_loop.scheduler.num_in_flight == 1)
+        await eventually(lambda: len(tulip.engine.unfinished) == 1)
         call = tulip.stub.Embed(request_message([fake_sequence([3])], request_id=2))
         status, metadata, _ = await failed_call(call)
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert metadata["rosebed-code"] == "overloaded"
         assert int(metadata["rosebed-retry-after-s"]) >= 1
+        tulip.engine.finish_next()
         await waiting
+        tulip.engine.by_hand = False
         await tulip.embed([fake_sequence([3])])
 
 

@@ -72,7 +72,7 @@ def test_steps_take_their_time_one_after_the_other() -> None:
 
 
 def test_a_callback_comes_from_another_thread() -> None:
-    engine = FakeEngine(step_time=StepTime(base_s=0.001))
+    engine = FakeEngine(step_time=StepTime(base_s=0.1))
     called: list[str] = []
     done = threading.Event()
 

@@ -102,7 +102,8 @@ class FakeEngine:
         self.warmed_up = False
         self.closed = threading.Event()
         self._step_time = step_time or StepTime()
-        self._by_hand = by_hand
+        self.by_hand = by_hand
+        """Steps end only with `finish_next`; may be changed while none is unfinished."""
         self._faults = faults or Faults()
         self._clock = clock
         self._steps: deque[FakeStep] = deque()
@@ -120,7 +121,7 @@ class FakeEngine:
         self.batches.append(batch)
         self.num_unreleased += 1
         self._steps.append(step)
-        if self.completion is Completion.CALLBACK and not self._by_hand and not self._hung:
+        if self.completion is Completion.CALLBACK and not self.by_hand and not self._hung:
             self._worker.submit(self._run, step)
         return step
 
@@ -146,7 +147,7 @@ class FakeEngine:
 
     def is_due(self, step: FakeStep) -> bool:
         """Whether the clock alone ends this step now."""
-        return self.completion is Completion.POLL and not self._by_hand and self._clock() >= step.due_s
+        return self.completion is Completion.POLL and not self.by_hand and self._clock() >= step.due_s
 
     def compute(self, batch: Batch) -> StepResult:
         """The outputs of `batch`, or the fault that strikes it."""
