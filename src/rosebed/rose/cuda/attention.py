@@ -39,6 +39,8 @@ BACKENDS = {
 LONG_LEAST_TOKENS = 1024
 LONG_LEAST_LENGTH = {"flashinfer-fa3": {64: 2048, 128: 512}, "fa3": {64: 3072, 128: 1024}}
 """Backend → head size → sequence length from which it beats our kernel (H200, bf16). The first installed is used."""
+IDLE_LEAST_LENGTH = {64: 2048, 128: 1024}
+"""The same for a step that nothing runs before: a plan on the host then delays it, by 0.1 to 0.5 ms."""
 
 
 def sequence_capacity(num_tokens: int) -> int:
@@ -72,8 +74,10 @@ def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> Gr
     return cast(GraphAttention, getattr(import_module(module), class_name)(spec, device))
 
 
-def choose_attention(attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout) -> str:
-    """The fastest of `attentions` for one batch."""
+def choose_attention(
+    attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout, *, idle: bool
+) -> str:
+    """The fastest of `attentions` for one batch; `idle` where no step is in flight."""
     short, long = attention_pair(attentions)
     if long is None or short is None or layout.num_tokens < LONG_LEAST_TOKENS:
         return short or next(iter(attentions))
@@ -82,7 +86,10 @@ def choose_attention(attentions: Mapping[str, GraphAttention], spec: AttentionSp
     lengths = np.diff(layout.cu_seqlens).astype(np.int64)
     # Work grows with the square of a length, so long sequences decide.
     typical = int((lengths * lengths).sum()) // layout.num_tokens
-    return long if typical >= LONG_LEAST_LENGTH[long][spec.head_dim] else short
+    least = LONG_LEAST_LENGTH[long][spec.head_dim]
+    if idle:
+        least = max(least, IDLE_LEAST_LENGTH[spec.head_dim])
+    return long if typical >= least else short
 
 
 def attention_pair(attentions: Mapping[str, GraphAttention]) -> tuple[str | None, str | None]:

@@ -98,13 +98,13 @@ class CudaEngine:
 
     def step(self, batch: Batch) -> EventTensor:
         rows = DenseRows.of(batch, self._loaded.spec)
-        key = self._key(batch, rows)
+        key = self._key(batch, rows, idle=self._ring.all_free)
         layout = self._output_layout(batch, key)
         entry = self._ring.acquire()
         views = entry.views(key)
         write_batch(views, batch, rows)
-        self._queue.record(entry.begun_handle)
         self._plan_attention(key, batch, entry)
+        self._queue.record(entry.begun_handle)
         self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
         hidden_states = self._forward(key)
         num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
@@ -127,8 +127,8 @@ class CudaEngine:
     def close(self) -> None:
         self._stream.synchronize()
 
-    def _key(self, batch: Batch, rows: DenseRows) -> GraphKey:
-        attention = choose_attention(self._attentions, self._loaded.model.attention_spec, batch.layout)
+    def _key(self, batch: Batch, rows: DenseRows, *, idle: bool) -> GraphKey:
+        attention = choose_attention(self._attentions, self._loaded.model.attention_spec, batch.layout, idle=idle)
         num_rows = max(len(rows.owners), batch.num_sequences)
         num_tokens = max(batch.num_tokens, tokens_for_rows(num_rows))
         if attention != "triton":

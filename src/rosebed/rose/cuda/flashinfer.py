@@ -54,6 +54,7 @@ class FlashInferAttention:
             # It compiles its kernels where none came with it, which needs a CUDA toolkit.
             raise ConfigError(f"--attention flashinfer-fa3 cannot load its kernels: {error}") from error
 
+    @torch.inference_mode()  # its buffers were made in that mode, during a capture
     def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
         bucket = self._buckets.get(num_tokens) or self._open(num_tokens)
         bounds = _bounds(layout.cu_seqlens, num_tokens)

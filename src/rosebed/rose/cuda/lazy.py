@@ -52,6 +52,12 @@ class Ring:
 
     def __init__(self, entries: list[RingEntry]) -> None:
         self._free = deque(entries)
+        self._size = len(entries)
+
+    @property
+    def all_free(self) -> bool:
+        """Whether no step is in flight."""
+        return len(self._free) == self._size
 
     def acquire(self) -> RingEntry:
         """RuntimeError if every entry is in use: the caller has stepped ahead without releasing."""
