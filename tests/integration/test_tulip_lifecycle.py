@@ -79,6 +79,15 @@ async def test_a_taken_port_is_a_config_error() -> None:
         engine.close()
 
 
+async def test_a_taken_metrics_port_is_a_config_error() -> None:
+    async with live(FakeEngine(), metrics_port=0) as tulip:
+        engine = FakeEngine()
+        config = TulipConfig(port=0, metrics_port=tulip.server.metrics_port)
+        with pytest.raises(ConfigError, match=r"metrics_port: cannot listen on 127\.0\.0\.1"):
+            await TulipServer(engine, config, on_fatal=pytest.fail).start()
+        engine.close()
+
+
 async def test_health_of_an_unknown_service() -> None:
     async with live(FakeEngine()) as tulip:
         status, _, _ = await failed_call(_health(tulip.channel, "no.such.Service"))

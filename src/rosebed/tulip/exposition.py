@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rosebed.core.errors import ConfigError
 from rosebed.core.types import Lane
 from rosebed.tulip.metrics import Histogram, TulipMetrics
 from rosebed.tulip.readiness import Gate
@@ -19,9 +20,13 @@ class MetricsEndpoint:
     """Serves `TulipCollector` over HTTP from a thread."""
 
     def __init__(self, collector: Collector, *, host: str, port: int) -> None:
+        """ConfigError if the port is taken."""
         registry = CollectorRegistry()
         registry.register(collector)
-        self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        except OSError as error:
+            raise ConfigError(f"metrics_port: cannot listen on {host}:{port}: {error}") from error
 
     @property
     def port(self) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc.aio
@@ -102,7 +103,8 @@ class TulipServer:
         endpoint = None
         if config.metrics_port is not None:
             collector = TulipCollector(self._metrics, step_loop.scheduler, self._gate)
-            endpoint = MetricsEndpoint(collector, host=config.host, port=config.metrics_port)
+            host = "127.0.0.1" if config.host.startswith("unix:") else config.host
+            endpoint = MetricsEndpoint(collector, host=host, port=config.metrics_port)
         await server.start()
         watchdog = Watchdog(step_loop.scheduler, config, on_stall=self._gate.stall, on_fatal=on_fatal)
         return _Parts(server=server, port=port, step_loop=step_loop, watchdog=watchdog, metrics_endpoint=endpoint)
@@ -111,7 +113,9 @@ class TulipServer:
         loop = asyncio.get_running_loop()
 
         def fail(reason: str) -> None:
-            loop.call_soon_threadsafe(self._gate.fail)
+            # A closed loop serves nobody who could be told.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._gate.fail)
             self._on_fatal(reason)
 
         return fail
