@@ -1,5 +1,6 @@
 """The command line. Reads the environment, so that nothing below does; imports nothing heavy before it must."""
 
+import os
 import sys
 
 from rosebed.core.errors import RosebedError, SetupError
@@ -8,6 +9,8 @@ from rosebed.core.extras import needs_extra
 
 def main() -> None:
     """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
+    # Threads that spin between parallel parts take the cores from the gateway and the event loop; read when torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with needs_extra("the command line", "serve"):
             from rosebed.cli.app import app
