@@ -8,6 +8,7 @@ import torch
 from rose_checkpoints import load, make_sequence, pack, random_ids, rewrite_json, spec_of, write_checkpoint
 from safetensors.torch import load_file, save_file
 
+from rosebed.core.errors import StepFailed
 from rosebed.core.outputs import RowStatus
 from rosebed.core.types import Batch, Float32Array, OutputKind, Sequence
 from rosebed.rose import load_engine
@@ -137,3 +138,15 @@ def test_longer_than_the_ladder(tmp_path: Path) -> None:
     for length in (8500, 8193, 8192):
         batch = pack(make_sequence(random_ids(length)))
         assert cosine_error(vectors_of(engine, batch), vectors_of(reference, batch)) < 1e-3
+
+
+def test_more_vectors_than_it_holds_fail_the_step_alone(tmp_path: Path) -> None:
+    write_checkpoint("bert", tmp_path)
+    engine = cuda(tmp_path, "bfloat16")
+    spans = np.tile(np.array([[0, 150]], np.int32), (3000, 1))
+    fine = pack(make_sequence(random_ids(9)))
+    before = vectors_of(engine, fine)
+    for _ in range(3):  # more often than there are buffers
+        with pytest.raises(StepFailed, match="3000 vectors are more than this engine holds"):
+            engine.step(pack(make_sequence(random_ids(150), pool_spans=spans)))
+    np.testing.assert_array_equal(vectors_of(engine, fine), before)

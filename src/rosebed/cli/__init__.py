@@ -9,7 +9,7 @@ from rosebed.core.extras import needs_extra
 
 def main() -> None:
     """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
-    # Threads that spin between parallel parts take the cores from the gateway and the event loop; read when torch loads.
+    # Threads that spin while they wait take cores from the gateway and the event loop. Read when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with needs_extra("the command line", "serve"):

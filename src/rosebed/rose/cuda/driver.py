@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rosebed.core.errors import StepFailed
+from rosebed.core.errors import Unavailable
 from rosebed.core.extras import needs_extra
 
 with needs_extra("CUDA", "gpu"):
@@ -59,6 +59,6 @@ def instantiate(graph: torch.cuda.CUDAGraph) -> GraphHandle:
 
 
 def check(answer: tuple[Any, ...]) -> None:
-    """StepFailed unless the driver says success."""
+    """Unavailable unless the driver says success: these calls fail only once the context is lost."""
     if answer[0] != driver.CUresult.CUDA_SUCCESS:
-        raise StepFailed(f"the CUDA driver answered {answer[0]}")
+        raise Unavailable(f"the GPU cannot compute any more: {answer[0]}")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
+from rosebed.core.errors import StepFailed
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, OutputSlot
 from rosebed.core.types import DENSE_ONLY, Batch, OutputKind, Sequence, whole_span
@@ -28,7 +29,7 @@ from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
 from rosebed.rose.cuda.driver import Queue, device_pointer
 from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
 from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key, tokens_for_rows
-from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry
+from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry, device_lost
 from rosebed.rose.cuda.linear_table import load_table
 from rosebed.rose.cuda.memory import plan_memory
 from rosebed.rose.cuda.ops import CudaOps
@@ -101,17 +102,13 @@ class CudaEngine:
         key = self._key(batch, rows, idle=self._ring.all_free)
         layout = self._output_layout(batch, key)
         entry = self._ring.acquire()
-        views = entry.views(key)
-        write_batch(views, batch, rows)
-        self._plan_attention(key, batch, entry)
-        self._queue.record(entry.begun_handle)
-        self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
-        hidden_states = self._forward(key)
-        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
-        self._queue.copy_out(entry.out_address, self._out_pointer, num_bytes)
-        if batch.outputs != DENSE_ONLY:
-            self._enqueue_tails(entry, layout, batch, hidden_states)
-        self._queue.record(entry.done_handle)
+        try:
+            self._enqueue(entry, key, batch, rows, layout)
+        except BaseException as error:
+            self._ring.give_back(entry)
+            if isinstance(error, torch.AcceleratorError):
+                raise device_lost(error) from error
+            raise
         return EventTensor(entry, layout, rows.owners, lambda: self._ring.give_back(entry))
 
     def warm_up(self) -> None:
@@ -133,7 +130,25 @@ class CudaEngine:
         num_tokens = max(batch.num_tokens, tokens_for_rows(num_rows))
         if attention != "triton":
             num_tokens = max(num_tokens, tokens_for_sequences(batch.num_sequences))
+        if num_tokens > self._largest:
+            raise StepFailed(
+                f"{batch.num_tokens} tokens in {batch.num_sequences} sequences with {num_rows} vectors are more than "
+                f"this engine holds: {self._largest} tokens, or a quarter as many vectors"
+            )
         return smallest_key(self._rungs, num_tokens, attention) or GraphKey(_round_up(num_tokens), attention)
+
+    def _enqueue(self, entry: RingEntry, key: GraphKey, batch: Batch, rows: DenseRows, layout: OutputLayout) -> None:
+        views = entry.views(key)
+        write_batch(views, batch, rows)
+        self._plan_attention(key, batch, entry)
+        self._queue.record(entry.begun_handle)
+        self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
+        hidden_states = self._forward(key)
+        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
+        self._queue.copy_out(entry.out_address, self._out_pointer, num_bytes)
+        if batch.outputs != DENSE_ONLY:
+            self._enqueue_tails(entry, layout, batch, hidden_states)
+        self._queue.record(entry.done_handle)
 
     def _plan_attention(self, key: GraphKey, batch: Batch, entry: RingEntry) -> None:
         if key.attention != "triton":

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rosebed.core.errors import StepFailed
+from rosebed.core.errors import Unavailable
 from rosebed.core.outputs import OutputLayout, RowStatus, StepResult
 from rosebed.core.types import Int32Array, OutputKind
 from rosebed.rose.cuda.driver import event_handle
@@ -69,6 +69,11 @@ class Ring:
         self._free.append(entry)
 
 
+def device_lost(error: BaseException) -> Unavailable:
+    """What a CUDA error means: the context is gone with it, so nothing more can be computed in this process."""
+    return Unavailable(f"the GPU cannot compute any more: {error}")
+
+
 class EventTensor:
     """`LazyTensor` over one event. Used from one thread."""
 
@@ -82,14 +87,17 @@ class EventTensor:
         self._result: StepResult | None = None
 
     def ready(self) -> bool:
-        return self._entry.done.query()
+        try:
+            return self._entry.done.query()
+        except torch.AcceleratorError as error:
+            raise device_lost(error) from error
 
     def result(self) -> StepResult:
         if self._result is None:
             try:
                 self._entry.done.synchronize()
-            except RuntimeError as error:
-                raise StepFailed(f"the CUDA step failed: {error}") from error
+            except torch.AcceleratorError as error:
+                raise device_lost(error) from error
             self._result = self._read()
         return self._result
 
