@@ -1,0 +1,56 @@
+"""`rosebed verify`: are the vectors of a model right?"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from rosebed.cli.model import ChosenModel, model_options
+from rosebed.cli.options import SectionedCommand, config_options
+from rosebed.cli.progress import ProgressLine
+from rosebed.core.errors import ConfigError
+from rosebed.rose.config import EngineConfig
+
+
+@click.command(cls=SectionedCommand)
+@model_options
+@click.option(
+    "--golden",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to read the reference from; where there is none yet, it is computed and written there.",
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    help="Cosine distance from the reference that is allowed; by default 1e-5 in float32, 1e-3 otherwise.",
+)
+@config_options(EngineConfig, "engine", section="Engine")
+def command(
+    model: ChosenModel, golden: Path | None, tolerance: float | None, engine: Callable[[], EngineConfig]
+) -> None:
+    """Compare a model's vectors with the reference's: sentence-transformers on the CPU in float32.
+
+    Many texts, from one word to too long, in many languages: token ids, vectors, nearest neighbours, each text alone
+    and in a batch, and in another order. Prints a table, then the report as one line of JSON. Exits with 1 if
+    something is beyond the tolerance.
+
+    \b
+    Examples:
+      rosebed verify sentence-transformers/all-MiniLM-L6-v2
+      rosebed verify ./my-model --golden my-model.npz                  here, with the reference library
+      rosebed verify ./my-model --golden my-model.npz --device cuda    there, without it
+    """
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ConfigError(f"--tolerance should lie in (0, 1), not be {tolerance}")
+    config, folder = engine(), model.folder()
+    from rosebed.bench.environment import read_environment
+    from rosebed.bench.verify.checks import verify
+    from rosebed.bench.verify.report import as_json, as_text
+    from rosebed.embedder import Embedder
+
+    with ProgressLine() as progress, Embedder(str(folder), overrides=model.overrides, config=config) as embedder:
+        report = verify(embedder, golden=golden, tolerance=tolerance, watch=lambda activity: progress.show(activity, 0))
+    click.echo(as_text(report))
+    click.echo(as_json(report, read_environment(sys.argv[1:])))
+    sys.exit(0 if report.passed else 1)
