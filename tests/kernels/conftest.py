@@ -5,9 +5,6 @@ import os
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # NOTE: read when a kernel is decorated, so before any import of one
-
 INTERPRETED = "TRITON_INTERPRET" in os.environ
 
 
