@@ -16,8 +16,8 @@ import sys
 from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
-    names = {"click", "granian", "grpc_health", "grpc_reflection", "huggingface_hub", "msgspec", "orjson",
-             "prometheus_client", "safetensors", "starlette", "tokenizers", "torch", "uvloop"}
+    names = {"click", "fastokens", "granian", "grpc_health", "grpc_reflection", "huggingface_hub", "msgspec", "orjson",
+             "prometheus_client", "safetensors", "splintr", "starlette", "tokenizers", "torch", "uvloop"}
 
     def find_spec(self, name, path, target=None):
         if name.partition(".")[0] in self.names:
@@ -64,7 +64,7 @@ def test_the_rest_names_the_extra(code: str) -> None:
 
 def test_the_blocked_names_are_those_of_the_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["serve"]
-    modules = {"grpcio-health-checking": "grpc_health", "grpcio-reflection": "grpc_reflection"}
+    modules = {"grpcio-health-checking": "grpc_health", "grpcio-reflection": "grpc_reflection", "splintr-rs": "splintr"}
     for requirement in extras:
         name = requirement.partition(">")[0]
         assert f'"{modules.get(name, name.replace("-", "_"))}"' in BLOCK
