@@ -174,7 +174,9 @@ async def test_a_reader_that_does_not_read_is_not_read_from() -> None:
 
         flooding = asyncio.ensure_future(flood())
         scheduler = tulip.server.step_loop.scheduler
-        await eventually(lambda: len(tulip.engine.batches) > 3 and scheduler.idle)
+        # How many it reads before answers pile up is a matter of time; that it stops is not.
+        warm_up = len(tulip.engine.batches)
+        await eventually(lambda: len(tulip.engine.batches) > warm_up and scheduler.idle)
         await asyncio.sleep(0.3)
         assert scheduler.idle
         assert len(tulip.engine.batches) < 50
