@@ -6,6 +6,7 @@ sequence's end and only their weights are masked, so every row must be finite.
 """
 
 import importlib.util
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.types import SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
 from rosebed.rose.cuda.attention import LONG_LEAST_TOKENS, BoundAttention, sequence_capacity
+
+_logger = logging.getLogger(__name__)
 
 FLOAT_WORKSPACE_BYTES = 128 << 20
 INT_WORKSPACE_BYTES = 8 << 20
@@ -48,6 +51,7 @@ class FlashInferAttention:
         self._ints = torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._staging: dict[int, Tensor] = {}
         self._buckets: dict[int, _Bucket] = {}
+        _logger.info("loading FlashInfer's kernels; where none came with it, compiling them takes minutes, once")
         try:
             self._open(LONG_LEAST_TOKENS)
         except Exception as error:
