@@ -1,4 +1,4 @@
-"""Rosebed: serving of embedding, scoring and reranking models.
+"""Rosebed: serving of text embedding models.
 
 Importing this package imports nothing heavy: each name below is loaded when it is first used.
 """

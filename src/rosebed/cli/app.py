@@ -45,7 +45,7 @@ class LazyCommands(click.Group):
     help="Least severe messages to write to stderr.",
 )
 def app(log_level: str) -> None:
-    """Serve embedding, scoring and reranking models.
+    """Serve text embedding models.
 
     \b
       rosebed serve BAAI/bge-m3 --port 8080     an HTTP server on this machine
