@@ -5,7 +5,6 @@ from collections.abc import Callable
 import click
 
 from rosebed.cli.options import SectionedCommand, config_options
-from rosebed.cli.ports import refuse_taken_port
 from rosebed.ivy.config import IvyConfig
 
 
@@ -20,7 +19,6 @@ def command(ivy: Callable[[], IvyConfig]) -> None:
       rosebed ivy --tulip gpu-1:50051,gpu-2:50051 --workers 8 --host 0.0.0.0
     """
     config = ivy()
-    refuse_taken_port(config.host, config.port)
     from rosebed.ivy.server import serve
 
     serve(config)

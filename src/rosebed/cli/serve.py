@@ -13,8 +13,8 @@ import click
 
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_arguments, config_options
-from rosebed.cli.ports import reserved_port
 from rosebed.cli.supervisor import ChildCommand, Supervisor
+from rosebed.core.ports import reserved_port
 from rosebed.ivy.config import IvyConfig
 from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig

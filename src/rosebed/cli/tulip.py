@@ -6,6 +6,7 @@ import click
 
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
+from rosebed.core.ports import free_port
 from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig
 
@@ -23,6 +24,8 @@ def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callab
       rosebed tulip ./my-model --device cuda:1
     """
     server, library = tulip(), engine()
+    if not server.host.startswith("unix:"):
+        free_port(server.host, server.port)  # before the model is loaded, which may take a minute
     from rosebed.wiring import run_tulip
 
     run_tulip(model.spec(), library, server)

@@ -2,10 +2,9 @@
 
 import gc
 import logging
-import socket
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from granian.constants import HTTPModes, Interfaces, Loops, RuntimeModes
 from granian.log import LogLevels
 from starlette.applications import Starlette
 
-from rosebed.core.errors import ConfigError
+from rosebed.core.ports import shared_port
 from rosebed.ivy.app import create_app
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.model import read_spec
@@ -38,12 +37,12 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
 
     ConfigError or CheckpointError for what cannot work; SystemExit, not 0, if the workers keep failing.
     """
-    if config.model is not None:
-        read_spec(config.model, revision=config.revision, overrides=config.overrides)
     with (
-        _reserved_port(config.host, config.port) as port,
+        shared_port(config.host, config.port) as port,
         tempfile.TemporaryDirectory(prefix="rosebed-") as metrics_folder,
     ):
+        if config.model is not None:
+            read_spec(config.model, revision=config.revision, overrides=config.overrides)
         server = Granian(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=config.host,
@@ -86,17 +85,3 @@ def load_worker(config: IvyConfig, metrics_folder: Path) -> Starlette:
 
     application.router.lifespan_context = uncollected
     return application
-
-
-@contextmanager
-def _reserved_port(host: str, port: int) -> Generator[int]:
-    """The port to listen on, chosen here if `port` is 0: each worker binds it by itself, so all need the same."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as reservation:
-        # Bound but never listening, it gets no connections; sharing the port lets the workers listen on it.
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            reservation.bind((host, port))
-        except OSError as error:
-            raise ConfigError(f"--host {host} --port {port} cannot be listened on: {error.strerror}") from error
-        yield reservation.getsockname()[1]

@@ -67,7 +67,7 @@ def running_tulip(engine: FakeEngine, **settings: Any) -> Generator[str]:
 @contextmanager
 def running_ivy(tulip: str) -> Generator[str]:
     """URL of a gateway process with MiniLM's tokenizer, ready to answer."""
-    settings = json.dumps({"tulips": [tulip], "model": str(MINILM)})
+    settings = json.dumps({"tulips": [tulip], "model": str(MINILM), "port": 0})
     process = subprocess.Popen([sys.executable, str(IVY_PROCESS), settings], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
