@@ -1,9 +1,12 @@
 """What an operator may decide about the gateway. Reads no environment and no files."""
 
+import re
 from dataclasses import dataclass, field
 
 from rosebed.core.errors import ConfigError
 from rosebed.core.model_spec import ModelOverrides
+
+_TARGET = re.compile(r"unix:.+|(\[[\w:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,7 +14,7 @@ class IvyConfig:
     """The gateway's settings, the same for each of its worker processes."""
 
     tulips: tuple[str, ...]
-    """Inference servers to use, HOST:PORT each."""
+    """Inference servers to use, HOST:PORT or unix:PATH each."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 8080
@@ -37,8 +40,10 @@ class IvyConfig:
 
     def __post_init__(self) -> None:
         """ConfigError naming the first field with a bad value."""
-        if not self.tulips or not all(self.tulips):
+        if not self.tulips:
             raise ConfigError("--tulip: at least one inference server HOST:PORT is needed")
+        for target in self.tulips:
+            _check_target(target)
         if self.api_key == "":
             raise ConfigError("--api-key should not be empty; leave it out to serve without a key")
         if not all(self.served_model_names):
@@ -47,6 +52,13 @@ class IvyConfig:
         _check_range("--workers", self.workers, 1, 1024)
         _check_range("--max-inputs", self.max_inputs, 1, 1 << 31)
         _check_range("--max-body-bytes", self.max_body_bytes, 1, 1 << 40)
+
+
+def _check_target(target: str) -> None:
+    """Names in other forms would be looked up for ever, as the transport reads more into them than we promise."""
+    found = _TARGET.fullmatch(target)
+    if found is None or (found["port"] is not None and not 1 <= int(found["port"]) <= 65535):
+        raise ConfigError(f"--tulip should be HOST:PORT or unix:PATH, not {target!r}")
 
 
 def _check_range(flag: str, value: int, lowest: int, highest: int) -> None:

@@ -14,6 +14,16 @@ from rosebed.ivy.config import IvyConfig
     [
         ({"tulips": ()}, "--tulip"),
         ({"tulips": ("a:1", "")}, "--tulip"),
+        (
+            {"tulips": ("http://127.0.0.1:50051",)},
+            "--tulip should be HOST:PORT or unix:PATH, not 'http://127.0.0.1:50051'",
+        ),
+        ({"tulips": ("127.0.0.1",)}, "not '127.0.0.1'"),
+        ({"tulips": ("a:1", "gpu:")}, "not 'gpu:'"),
+        ({"tulips": ("gpu:0",)}, "not 'gpu:0'"),
+        ({"tulips": ("gpu:65536",)}, "not 'gpu:65536'"),
+        ({"tulips": ("::1:50051",)}, "not '::1:50051'"),
+        ({"tulips": ("unix:",)}, "not 'unix:'"),
         ({"api_key": ""}, "--api-key"),
         ({"served_model_names": ("a", "")}, "--served-model-name"),
         ({"port": -1}, "--port"),
@@ -26,6 +36,11 @@ from rosebed.ivy.config import IvyConfig
 def test_bad_value_names_its_flag(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         replace(IvyConfig(tulips=("127.0.0.1:50051",)), **settings)
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "gpu-1.example:65535", "[::1]:50051", "unix:/run/tulip.sock"])
+def test_addresses_of_inference_servers(target: str) -> None:
+    assert IvyConfig(tulips=(target,)).tulips == (target,)
 
 
 def test_defaults() -> None:
