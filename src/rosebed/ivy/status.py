@@ -23,11 +23,15 @@ class Status:
 
     def resources(self, error_shape: ErrorShape) -> list[Resource]:
         health = {"GET": Operation(handler=self.health, summary="Whether this process lives")}
+        root = {
+            "GET": Operation(handler=self.root, summary="Whether this process lives, and where this API is described")
+        }
         ready = {"GET": Operation(handler=self.ready, summary="Whether an inference server has answered")}
         metrics = {"GET": Operation(handler=self.metrics, summary="Counters, in Prometheus's text format")}
         return [
             Resource(path="/health", operations=health, error_shape=error_shape, is_open=True),
             Resource(path="/ping", operations=health, error_shape=error_shape, is_open=True),
+            Resource(path="/", operations=root, error_shape=error_shape, is_open=True),
             Resource(path="/ready", operations=ready, error_shape=error_shape, is_open=True),
             Resource(path="/metrics", operations=metrics, error_shape=error_shape),
         ]
@@ -35,6 +39,10 @@ class Status:
     async def health(self, _call: Call) -> Reply:
         """This worker answers, whatever its replicas do."""
         return Reply(200, orjson.dumps({"status": "ok"}))
+
+    async def root(self, _call: Call) -> Reply:
+        """For whoever opens the bare address."""
+        return Reply(200, orjson.dumps({"status": "ok", "docs": "/docs", "openapi": "/openapi.json"}))
 
     async def ready(self, _call: Call) -> Reply:
         """A replica counts as ready once it has computed a real input for this worker."""

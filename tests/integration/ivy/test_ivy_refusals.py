@@ -186,7 +186,7 @@ def test_refusal_says_what_is_wrong(client: httpx.Client, info: EngineInfo, name
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "not_found"),
+        ("GET", "/nothing", 404, "not_found"),
         ("POST", "/v1/nothing", 404, "not_found"),
         ("POST", "/v1/embeddings/", 404, "not_found"),
         ("POST", "/V1/embeddings", 404, "not_found"),

@@ -27,7 +27,7 @@ def test_every_route_is_described(application: Starlette, document: dict[str, An
     paths = [route.path.replace(":path", "") for route in application.routes if isinstance(route, Route)]
     assert sorted(document["paths"]) == sorted(paths)
     assert {"/v1/embeddings", "/embeddings", "/v1/models", "/models", "/v1/models/{id}", "/tokenize"} <= set(paths)
-    assert {"/health", "/ready", "/ping", "/metrics", "/openapi.json", "/docs"} <= set(paths)
+    assert {"/", "/health", "/ready", "/ping", "/metrics", "/openapi.json", "/docs"} <= set(paths)
 
 
 def test_body_and_answer_are_described_by_their_schemas(document: dict[str, Any]) -> None:
@@ -47,11 +47,19 @@ def test_references_resolve(document: dict[str, Any]) -> None:
 
 def test_only_health_needs_no_key(document: dict[str, Any]) -> None:
     is_open = {path for path, item in document["paths"].items() for op in item.values() if op and op_is_open(op)}
-    assert is_open == {"/health", "/ready", "/ping"}
+    assert is_open == {"/", "/health", "/ready", "/ping"}
 
 
 def op_is_open(operation: Any) -> bool:
     return isinstance(operation, dict) and operation["security"] == []
+
+
+def test_bare_address_answers_health_and_says_where_to_read_on(application: Starlette) -> None:
+    client = TestClient(application)
+    answer = client.get("/")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "docs": "/docs", "openapi": "/openapi.json"}
+    assert all(client.get(answer.json()[name]).status_code == 200 for name in ("docs", "openapi"))
 
 
 def test_page_names_every_route_and_fetches_nothing(application: Starlette, document: dict[str, Any]) -> None:
