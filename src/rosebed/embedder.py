@@ -11,7 +11,7 @@ import numpy as np
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.engine import BatchLimits, Engine, EngineInfo, LazyTensor
-from rosebed.core.errors import NonFiniteOutput
+from rosebed.core.errors import NonFiniteOutput, Unavailable
 from rosebed.core.extras import needs_extra
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
@@ -51,6 +51,7 @@ class Embedder:
         """What the checkpoint says of itself."""
         self._tokenizer = TextTokenizer.load(self.spec)
         self._engine: Engine = load_engine(self.spec, config)
+        self._is_closed = False
 
     @property
     def info(self) -> EngineInfo:
@@ -71,8 +72,10 @@ class Embedder:
         `prompt` goes in front of every text, or the checkpoint's own called `prompt_name`, or its default one.
         `dimensions` keeps the leading components, where the model was trained for it; `normalize` None does what
         the checkpoint's pipeline says. Too long a text is cut at its end, as sentence-transformers does.
-        InvalidInput names `input[i]`.
+        InvalidInput names `input[i]`; `Unavailable` once closed.
         """
+        if self._is_closed:
+            raise Unavailable("this Embedder is closed")
         kept = check_dimensions(self.spec, dimensions)
         options = TokenizeOptions(
             prompt=resolve_prompt(self.spec, prompt=prompt, prompt_name=prompt_name), truncate=True
@@ -92,7 +95,8 @@ class Embedder:
         return vectors[:, :kept] if kept else vectors
 
     def close(self) -> None:
-        """Free the model's memory."""
+        """Free the model's memory. It embeds no more."""
+        self._is_closed = True
         self._engine.close()
 
     def __enter__(self) -> Self:

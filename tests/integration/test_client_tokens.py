@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +85,25 @@ def test_refusals_arrive_as_what_they_are(
     assert type(caught.value) is error
     assert caught.value.param == param
     assert len(client.embed([[1]])) == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "param"),
+    [
+        ([101], "input[0]"),
+        (["a"], "input[0]"),
+        ([[1], [1.5]], "input[1]"),
+        ([[[1], [2, 3]]], "input[0]"),
+        ([[2**31]], "input[0]"),
+    ],
+)
+def test_what_is_no_list_of_ids_is_refused_before_it_is_sent(ids: Any, param: str) -> None:
+    with (
+        TokenClient("127.0.0.1:1") as nobody,
+        pytest.raises(InvalidInput, match="should be a list of token ids") as caught,
+    ):
+        nobody.embed(ids)
+    assert caught.value.param == param
 
 
 def test_one_bad_sequence_raises_for_it(client: TokenClient) -> None:

@@ -1,6 +1,7 @@
 """`Embedder` on the real MiniLM, against sentence-transformers on the same folder."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from minilm import COSINE, MAX_COSINE_DISTANCE, MINILM, TEXTS, cosine_distances,
 from sentence_transformers import SentenceTransformer
 
 from rosebed import Embedder
-from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput
+from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput, Unavailable
 from rosebed.core.model_spec import ModelOverrides
 from rosebed.rose.config import EngineConfig
 
@@ -77,6 +78,20 @@ def test_a_bad_text_is_named(embedder: Embedder, texts: list[str], named: str) -
         embedder.embed(texts)
     assert caught.value.param == named
     assert named in caught.value.message
+
+
+@pytest.mark.parametrize(("texts", "named"), [(None, "texts"), (["a", 1], "input[1]")])
+def test_what_is_no_list_of_texts_is_named(embedder: Embedder, texts: Any, named: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        embedder.embed(texts)
+    assert caught.value.param == named
+
+
+def test_a_closed_embedder_says_so() -> None:
+    embedder = Embedder(MINILM, config=EngineConfig(num_threads=2))
+    embedder.close()
+    with pytest.raises(Unavailable, match="closed"):
+        embedder.embed(["a"])
 
 
 def test_an_unknown_prompt_name_is_named(embedder: Embedder) -> None:

@@ -1,6 +1,7 @@
 """What the HTTP clients send, and what they make of every kind of answer."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from rosebed.client import messages
 from rosebed.core.encodings import to_base64
 from rosebed.core.errors import (
     ERROR_TABLE,
+    ConfigError,
     InvalidInput,
     Overloaded,
     RequestError,
@@ -36,6 +38,22 @@ def test_one_text_instead_of_a_list_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"embed\(\[text\]\)") as caught:
         messages.embeddings_body("a text", {})
     assert caught.value.param == "texts"
+
+
+@pytest.mark.parametrize(
+    ("texts", "param"),
+    [([1, 2], "input[0]"), (["a", None], "input[1]"), (None, "texts"), ([], "texts"), (["a", "\ud800"], "input[1]")],
+)
+def test_what_is_no_list_of_texts_is_refused_before_it_is_sent(texts: Any, param: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        messages.embeddings_body(texts, {})
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "localhost", "ftp://host"])
+def test_a_base_url_without_a_scheme_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=f"http:// or https://, not be '{url}'"):
+        messages.server_root(url)
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_exact() -> None:

@@ -33,6 +33,10 @@ def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]
         (EngineConfig(device="cpu:0"), "--device should be"),
         (EngineConfig(device="cuda", dtype="float16"), "float16 is not served on qwen3, which overflows it"),
         (EngineConfig(device="cpu", dtype="float16"), "float16 is not served on the CPU"),
+        (EngineConfig(dtype="fp16"), "--dtype should be auto, float32, bfloat16 or float16, not 'fp16'"),  # pyright: ignore[reportArgumentType]
+        (EngineConfig(graphs="none"), "--graphs should be full, lazy or off, not 'none'"),  # pyright: ignore[reportArgumentType]
+        (EngineConfig(num_threads="4"), "--num-threads should be int, not '4'"),  # pyright: ignore[reportArgumentType]
+        (EngineConfig(device=0), "--device should be str, not 0"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(token_budget=0), "--token-budget should be at least 1, not 0"),
         (EngineConfig(num_threads=-1), "--num-threads should be at least 1, not -1"),
     ],

@@ -27,7 +27,11 @@ class Client:
         timeout_s: float = 60.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`transport` replaces the network, e.g. by `httpx.MockTransport` in a test."""
+        """`base_url` begins with http:// or https://, else ConfigError.
+
+        `timeout_s` bounds connecting, sending and waiting for data, each. `transport` replaces the network, e.g. by
+        `httpx.MockTransport` in a test.
+        """
         self._http = httpx.Client(
             base_url=messages.server_root(base_url),
             headers=messages.headers(api_key),
@@ -38,6 +42,7 @@ class Client:
     def embed(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> Float32Array:
         """One vector per text, in order: float32[n, dim]. One call is one request.
 
+        InvalidInput names `input[i]`, or `texts` where there are none: unlike `Embedder`, a client does not know `dim`.
         Raises what the server answered, as an error of `rosebed.core.errors`; `Unavailable` where none answers.
         """
         with _translated(self._http.base_url):
@@ -76,7 +81,11 @@ class AsyncClient:
         timeout_s: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`transport` replaces the network, e.g. by `httpx.MockTransport` in a test."""
+        """`base_url` begins with http:// or https://, else ConfigError.
+
+        `timeout_s` bounds connecting, sending and waiting for data, each. `transport` replaces the network, e.g. by
+        `httpx.MockTransport` in a test.
+        """
         self._http = httpx.AsyncClient(
             base_url=messages.server_root(base_url),
             headers=messages.headers(api_key),

@@ -8,6 +8,8 @@ import numpy as np
 
 from rosebed.core.encodings import from_base64
 from rosebed.core.errors import (
+    ConfigError,
+    InvalidInput,
     Overloaded,
     RequestError,
     RosebedError,
@@ -42,7 +44,12 @@ class EmbedOptions(TypedDict, total=False):
 
 
 def server_root(base_url: str) -> str:
-    """`base_url` without a trailing slash or `/v1`, so that the URL other clients are given works here too."""
+    """`base_url` without a trailing slash or `/v1`, so that the URL other clients are given works here too.
+
+    ConfigError if it is no URL.
+    """
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"base_url should begin with http:// or https://, not be {base_url!r}")
     return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
@@ -52,9 +59,25 @@ def headers(api_key: str | None) -> dict[str, str]:
 
 
 def embeddings_body(texts: Sequence[str], options: EmbedOptions) -> dict[str, Any]:
-    """The JSON body that asks for `texts`, as base64: a quarter of the bytes of decimal numbers, and exact."""
+    """The JSON body that asks for `texts`, as base64: a quarter of the bytes of decimal numbers, and exact.
+
+    InvalidInput for what is no list of texts, and for no texts: nobody here knows how long a row would be.
+    """
     given = {name: value for name, value in options.items() if value is not None}
-    return {"input": as_list(texts), "encoding_format": "base64", **given}
+    listed = as_list(texts)
+    if not listed:
+        raise InvalidInput("texts should hold at least one text", param="texts")
+    _check_unicode(listed)
+    return {"input": listed, "encoding_format": "base64", **given}
+
+
+def _check_unicode(texts: list[str]) -> None:
+    for index, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            name = f"input[{index}]"
+            raise InvalidInput(f"{name} is not valid Unicode: it has a lone surrogate", param=name) from None
 
 
 def parse_embeddings(content: bytes) -> Float32Array:

@@ -1,5 +1,6 @@
 """`TokenClient`: token ids in, vectors out, straight from an inference server over gRPC. Knows no text."""
 
+import reprlib
 from collections.abc import Generator
 from collections.abc import Sequence as AnySequence
 from contextlib import contextmanager
@@ -45,9 +46,12 @@ class TokenClient:
     ) -> Float32Array:
         """One vector per sequence of ids (special tokens included), in order: float32[n, dim].
 
-        One call is one request. Raises the error of the first sequence that failed.
+        One call is one request. InvalidInput names `input[i]` that is not a list of whole numbers. Raises the error of
+        the first sequence that failed.
         """
-        sequences = [as_sequence(ids, dimensions=dimensions, normalize=normalize) for ids in token_ids]
+        sequences = [
+            as_sequence(ids, index, dimensions=dimensions, normalize=normalize) for index, ids in enumerate(token_ids)
+        ]
         if not sequences:
             raise InvalidInput("token_ids should hold at least one sequence", param="token_ids")
         reply = self.request(sequences)
@@ -80,10 +84,24 @@ class TokenClient:
         self.close()
 
 
-def as_sequence(ids: TokenIds, *, dimensions: int | None, normalize: bool | None) -> Sequence:
-    """`ids` as one sequence with one vector over all of it."""
-    array = np.asarray(ids, np.int32)
+def as_sequence(ids: TokenIds, index: int, *, dimensions: int | None, normalize: bool | None) -> Sequence:
+    """`ids`, which are `input[index]`, as one sequence with one vector over all of it. Else InvalidInput."""
+    array = _as_array(ids, f"input[{index}]")
     return Sequence(token_ids=array, pool_spans=whole_span(len(array)), dimensions=dimensions or 0, normalize=normalize)
+
+
+def _as_array(ids: TokenIds, name: str) -> Int32Array:
+    complaint = InvalidInput(f"{name} should be a list of token ids, not {reprlib.repr(ids)}", param=name)
+    try:
+        array = np.asarray(ids)
+    except ValueError:  # lists of unlike lengths inside
+        raise complaint from None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise complaint
+    limits = np.iinfo(np.int32)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise complaint
+    return array.astype(np.int32)
 
 
 def error_of_call(error: grpc.RpcError, target: str) -> RosebedError:

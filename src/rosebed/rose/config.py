@@ -1,7 +1,7 @@
 """Settings of the engine, and what their `auto` means on a machine. Imports no torch, so that `--help` is quick."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from rosebed.core.errors import ConfigError
 
@@ -32,6 +32,10 @@ class EngineConfig:
 
 def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> EngineConfig:
     """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag."""
+    _check_type("--device", config.device, str)
+    _check_type("--attention", config.attention, str)
+    _check_choice("--dtype", config.dtype, get_args(DtypeName))
+    _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
     device = ("cuda" if has_cuda else "cpu") if config.device == "auto" else config.device
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda") or (index and (kind == "cpu" or not index.isdecimal())):
@@ -49,6 +53,20 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
     return replace(config, device=device, dtype=dtype)
 
 
+# Configs made in Python, unlike those of the command line, hold whatever they were given.
+def _check_type(flag: str, value: object, expected: type[Any]) -> None:
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise ConfigError(f"{flag} should be {expected.__name__}, not {value!r}")
+
+
+def _check_choice(flag: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{flag} should be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
+
+
 def _check_positive(flag: str, value: int | None) -> None:
-    if value is not None and value < 1:
+    if value is None:
+        return
+    _check_type(flag, value, int)
+    if value < 1:
         raise ConfigError(f"{flag} should be at least 1, not {value}")
