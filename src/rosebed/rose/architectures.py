@@ -1,0 +1,34 @@
+"""Architectures that are served, by the class name in config.json. Imports no torch, so that anyone may ask."""
+
+_BERT = "rosebed.rose.models.bert:BertModel"
+_ROBERTA = "rosebed.rose.models.xlm_roberta:XlmRobertaModel"
+_MPNET = "rosebed.rose.models.mpnet:MPNetModel"
+_DISTILBERT = "rosebed.rose.models.distilbert:DistilBertModel"
+_QWEN3 = "rosebed.rose.models.qwen3:Qwen3Model"
+
+ARCHITECTURES = {
+    "BertModel": _BERT,
+    "BertForMaskedLM": _BERT,
+    "BertForPreTraining": _BERT,
+    "CamembertModel": _ROBERTA,
+    "CamembertForMaskedLM": _ROBERTA,
+    "DistilBertModel": _DISTILBERT,
+    "DistilBertForMaskedLM": _DISTILBERT,
+    "MPNetModel": _MPNET,
+    "MPNetForMaskedLM": _MPNET,
+    "PPLXQwen3Model": _QWEN3,
+    "Qwen3ForCausalLM": _QWEN3,
+    "Qwen3Model": _QWEN3,
+    "RobertaModel": _ROBERTA,
+    "RobertaForMaskedLM": _ROBERTA,
+    "XLMRobertaModel": _ROBERTA,
+    "XLMRobertaForMaskedLM": _ROBERTA,
+}
+"""Name in the checkpoint → module:class. Language-model heads of the same encoder are read past."""
+
+
+def why_not_served(architecture: str) -> str | None:
+    """What is wrong with `architecture`, if it is not served."""
+    if architecture in ARCHITECTURES:
+        return None
+    return f"config.json: architecture {architecture!r} is not served; these are: {', '.join(ARCHITECTURES)}"
