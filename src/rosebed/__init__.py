@@ -11,12 +11,11 @@ from rosebed.core.version import __version__
 if TYPE_CHECKING:
     from rosebed.client import AsyncClient, Client, TokenClient
     from rosebed.core.errors import RosebedError
-    from rosebed.embedder import Embedder
+    from rosebed.embedder import Embedder as Embedder  # not in __all__: a bare install has no engine
 
 __all__ = [
     "AsyncClient",
     "Client",
-    "Embedder",
     "RosebedError",
     "TokenClient",
     "__version__",

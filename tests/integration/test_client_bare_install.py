@@ -45,6 +45,11 @@ rosebed.AsyncClient("http://x"), rosebed.TokenClient("x:1")
     assert result.stdout == "[[1.0, 1.0, 1.0]]\n", result.stderr
 
 
+def test_all_names_can_be_imported() -> None:
+    result = run("from rosebed import *; print(Client.__name__)")
+    assert result.stdout == "Client\n", result.stderr
+
+
 @pytest.mark.parametrize(
     "code",
     [
