@@ -35,7 +35,7 @@ def command_line() -> str:
 
 
 def _help_texts() -> Iterator[tuple[str, str]]:
-    with click.Context(app, info_name="rosebed", terminal_width=_WIDTH) as context:
+    with click.Context(app, info_name="rosebed", terminal_width=_WIDTH, **app.context_settings) as context:
         yield "rosebed", app.get_help(context)
         for name in app.list_commands(context):
             command = app.get_command(context, name)

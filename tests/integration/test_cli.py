@@ -85,6 +85,17 @@ def test_a_bad_value_is_named_without_a_traceback(arguments: list[str], named: s
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("command", [["serve"], ["ivy", "--tulip", "127.0.0.1:1", "--port", "0", "--model"]])
+def test_a_model_without_a_tokenizer_is_refused_before_anything_starts(tmp_path: Path, command: list[str]) -> None:
+    for file in Path(MINILM).iterdir():
+        if file.name not in ("tokenizer.json", "vocab.txt"):
+            (tmp_path / file.name).symlink_to(file)
+    result = rosebed(*command, str(tmp_path))
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: {tmp_path} has no tokenizer.json")
+
+
 def test_options_come_from_the_environment_too() -> None:
     result = rosebed("serve", MINILM, environment={"ROSEBED_SERVE_WORKERS": "0"})
     assert result.returncode == 2
@@ -97,6 +108,7 @@ def test_encode_prints_a_line_of_json_for_each_text() -> None:
     assert [a["text"], b["text"]] == RELATED
     cosine = sum(x * y for x, y in zip(a["embedding"], b["embedding"], strict=True))
     assert cosine == pytest.approx(COSINE, abs=5e-5)
+    assert result.stderr == ""
 
 
 def test_encode_reads_lines_from_standard_input() -> None:
@@ -110,9 +122,11 @@ def test_encode_reads_lines_from_standard_input() -> None:
 
 def test_encode_names_a_request_that_cannot_be_met() -> None:
     result = rosebed("encode", MINILM, "a", "--dimensions", "64")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: --dimensions: ")
     assert "--matryoshka any" in result.stderr
-    assert "Traceback" not in result.stderr
+    unknown = rosebed("encode", MINILM, "a", "--prompt-name", "nope")
+    assert (unknown.returncode, unknown.stderr.partition("'nope'")[0]) == (2, "Error: --prompt-name: prompt_name ")
 
 
 def test_inspect_says_what_was_found_and_where() -> None:
@@ -120,6 +134,22 @@ def test_inspect_says_what_was_found_and_where() -> None:
     assert result.returncode == 0
     for found in ("BertModel", "mean", "1_Pooling/config.json", "256", "sentence_bert_config.json"):
         assert found in result.stdout
+
+
+def test_inspect_fails_where_the_architecture_is_not_served(tmp_path: Path) -> None:
+    for path in Path(MINILM).iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["NewModel"]}))
+    result = rosebed("inspect", str(tmp_path))
+    assert result.returncode == 2
+    assert "no (NewModel is not computed here)" in result.stdout
+    assert "'NewModel' is not served; these are: BertModel" in result.stderr
+
+
+def test_a_relative_model_is_looked_for_in_the_current_folder() -> None:
+    assert f"looked for in the current folder, {Path.cwd()}" in rosebed("inspect", "./no-such-model").stderr
 
 
 def test_paths_with_spaces_and_letters_of_the_world(tmp_path: Path) -> None:

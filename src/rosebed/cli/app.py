@@ -42,7 +42,7 @@ class LazyCommands(click.Group):
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="Least severe messages to write to stderr.",
+    help="Least severe messages to write to stderr; goes before the command. encode writes warnings by default.",
 )
 def app(log_level: str) -> None:
     """Serve text embedding models.

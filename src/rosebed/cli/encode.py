@@ -1,14 +1,19 @@
 """`rosebed encode`: vectors on the command line, computed in this process."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import click
+from click.core import ParameterSource
 
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
+from rosebed.core.dimensions import check_dimensions
+from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.rose.config import EngineConfig
+from rosebed.text.prompts import resolve_prompt
 
 _CHUNK = 1024
 """Texts embedded at a time, so that a long input streams through."""
@@ -42,13 +47,19 @@ def command(
       rosebed encode sentence-transformers/all-MiniLM-L6-v2 "a text" "another"
       rosebed encode ./my-model --prompt-name query - < queries.txt > vectors.jsonl
     """
-    config, folder = engine(), model.folder()
+    _quieten(click.get_current_context())
+    config, spec = engine(), model.spec()
+    try:  # before weights are loaded
+        check_dimensions(spec, dimensions)
+        resolve_prompt(spec, prompt=prompt, prompt_name=prompt_name)
+    except InvalidInput as error:
+        raise ConfigError(f"--{(error.param or '').replace('_', '-')}: {error.message}") from error
     import orjson
 
     from rosebed.embedder import Embedder
 
     output = sys.stdout.buffer
-    with Embedder(str(folder), overrides=model.overrides, config=config) as embedder:
+    with Embedder(spec.folder, overrides=model.overrides, config=config) as embedder:
         for chunk in _chunks(_lines() if texts == ("-",) else texts):
             vectors = embedder.embed(
                 chunk, prompt=prompt, prompt_name=prompt_name, dimensions=dimensions, normalize=normalize
@@ -57,6 +68,13 @@ def command(
                 line = {"text": text, "embedding": vector}
                 output.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
             output.flush()
+
+
+def _quieten(context: click.Context) -> None:
+    """Warnings only, unless --log-level was given: an answer of one line would drown in reports."""
+    group = context.parent
+    if group is None or group.get_parameter_source("log_level") is ParameterSource.DEFAULT:
+        logging.getLogger().setLevel(logging.WARNING)
 
 
 def _lines() -> Iterator[str]:

@@ -17,7 +17,7 @@ def check_dimensions(spec: ModelSpec, dimensions: int | None) -> int:
     if not spec.matryoshka:
         raise InvalidInput(
             f"dimensions is {dimensions}, but this model was not trained for fewer than its {spec.dim} components "
-            "(Matryoshka); the server option --matryoshka any allows it all the same",
+            "(Matryoshka); --matryoshka any, or ModelOverrides(matryoshka='any') in Python, allows it all the same",
             param="dimensions",
         )
     if spec.matryoshka_dimensions and dimensions not in spec.matryoshka_dimensions:

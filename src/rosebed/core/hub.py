@@ -32,8 +32,14 @@ def resolve_model_folder(model: str | PathLike[str], *, revision: str | None = N
         return folder
     name = fspath(model)
     if not _HUB_ID.fullmatch(name) or folder.exists():
-        raise CheckpointError(f"MODEL {name!r} is not a folder here, and not written like a hub id (owner/name)")
+        raise CheckpointError(
+            f"MODEL {name!r} is not a folder here{_looked_in(folder)}, and not written like a hub id (owner/name)"
+        )
     return _download(name, revision, token)
+
+
+def _looked_in(folder: Path) -> str:
+    return "" if folder.is_absolute() else f" (looked for in the current folder, {Path.cwd()})"
 
 
 def _download(model: str, revision: str | None, token: str | None) -> Path:
@@ -55,5 +61,5 @@ def _download(model: str, revision: str | None, token: str | None) -> Path:
         at = f" at revision {revision!r}" if revision else ""
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(
-            f"MODEL {model!r} is not a folder here, and the hub does not give it{at}: {reason}"
+            f"MODEL {model!r} is not a folder here{_looked_in(Path(model))}, and the hub does not give it{at}: {reason}"
         ) from error
