@@ -18,6 +18,7 @@ from rosebed.core.ports import shared_port
 from rosebed.ivy.app import create_app
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.model import read_spec
+from rosebed.text.loading import check_tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
         tempfile.TemporaryDirectory(prefix="rosebed-") as metrics_folder,
     ):
         if config.model is not None:
-            read_spec(config.model, revision=config.revision, overrides=config.overrides)
+            spec = read_spec(config.model, revision=config.revision, overrides=config.overrides)
+            check_tokenizer(spec.folder, spec.model_type)
         server = Granian(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=config.host,

@@ -28,20 +28,32 @@ def load_tokenizer(folder: Path, model_type: str) -> Tokenizer:
     From `tokenizer.json`, or `vocab.txt` for BERT's WordPiece. CheckpointError if there is neither, or it is malformed.
     """
     settings = read_json(folder / _SETTINGS) or {}
-    if (folder / "tokenizer.json").is_file():
-        tokenizer = _from_json(folder / "tokenizer.json")
+    file = _tokenizer_file(folder, settings, model_type)
+    if file.name == "tokenizer.json":
+        tokenizer = _from_json(file)
         _apply_bert_settings(tokenizer, settings)
-    elif (folder / "vocab.txt").is_file() and _is_wordpiece(settings, model_type):
-        tokenizer = _from_vocabulary(folder / "vocab.txt", settings)
     else:
-        raise CheckpointError(
-            f"{folder} has no tokenizer.json (nor the vocab.txt of a BERT model); transformers makes one: "
-            "AutoTokenizer.from_pretrained(…).save_pretrained(…)"
-        )
+        tokenizer = _from_vocabulary(file, settings)
     # NOTE: MiniLM's file pads every text to 128 tokens and cuts it there.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def check_tokenizer(folder: Path, model_type: str) -> None:
+    """CheckpointError if there is no file to make a tokenizer of; reads none, which can take a second."""
+    _tokenizer_file(folder, read_json(folder / _SETTINGS) or {}, model_type)
+
+
+def _tokenizer_file(folder: Path, settings: Json, model_type: str) -> Path:
+    if (file := folder / "tokenizer.json").is_file():
+        return file
+    if (file := folder / "vocab.txt").is_file() and _is_wordpiece(settings, model_type):
+        return file
+    raise CheckpointError(
+        f"{folder} has no tokenizer.json (nor the vocab.txt of a BERT model); transformers makes one: "
+        "AutoTokenizer.from_pretrained(…).save_pretrained(…)"
+    )
 
 
 def _from_json(path: Path) -> Tokenizer:
