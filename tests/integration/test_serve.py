@@ -15,7 +15,7 @@ import pytest
 from minilm import COSINE, MAX_COSINE_DISTANCE, MINILM, RELATED, TEXTS, cosine_distances, reference_model
 from openai import OpenAI
 from scipy.stats import rankdata
-from serve_process import ServeProcess, children, eventually, is_alive, serving
+from serve_process import ServeProcess, children, command_line, eventually, is_alive, serving
 
 from rosebed import AsyncClient, Client
 from rosebed.core.errors import AuthenticationFailed, InvalidInput, ModelNotFound
@@ -122,16 +122,19 @@ def test_what_dies_comes_back(tmp_path: Path) -> None:
                 return False
 
         ivy, tulip = server.child("ivy"), server.child("tulip")
+        folder = _private_folder(tulip)
         (worker,) = _workers(ivy)
 
         os.kill(worker, signal.SIGKILL)
         eventually(lambda: _workers(ivy) not in ([], [worker]))
         eventually(answers)
 
+        (left_over,) = folder.glob("rosebed-*")  # what the gateway's workers share
         os.kill(ivy, signal.SIGKILL)
         eventually(lambda: ivy not in children(server.process.pid))
         eventually(answers)
         assert server.child("ivy") != ivy
+        assert left_over.exists()
 
         os.kill(tulip, signal.SIGKILL)
         eventually(lambda: httpx.get(f"{url}/ready").status_code == 503)
@@ -140,6 +143,13 @@ def test_what_dies_comes_back(tmp_path: Path) -> None:
 
         assert server.stop(signal.SIGINT) == 0
         assert server.log.count("starting it again") == 2
+        assert not folder.exists()
+
+
+def _private_folder(tulip: int) -> Path:
+    """Where the supervisor puts the socket of its inference server."""
+    (socket,) = (argument for argument in command_line(tulip) if argument.startswith("unix:"))
+    return Path(socket.removeprefix("unix:")).parent
 
 
 def _workers(ivy: int) -> list[int]:

@@ -49,7 +49,9 @@ def command(
     spec = model.spec()
     library, server = engine(), tulip()
     from rosebed.ivy.model import model_name
+    from rosebed.text.loading import check_tokenizer
 
+    check_tokenizer(spec.folder, spec.model_type)
     with tempfile.TemporaryDirectory(prefix="rosebed-") as directory:
         address = f"unix:{directory}/tulip.sock"
         gateway = ivy(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
@@ -59,7 +61,7 @@ def command(
             tulip_options = config_arguments(model.overrides, server, library)
             commands = [
                 _child("tulip", [str(spec.folder), "--host", address, *tulip_options]),
-                _child("ivy", config_arguments(gateway, exclude=("api_key",)), gateway.api_key),
+                _child("ivy", config_arguments(gateway, exclude=("api_key",)), **_ivy_environment(gateway, directory)),
             ]
             sys.exit(asyncio.run(_supervise(commands, gateway)))
 
@@ -76,16 +78,19 @@ async def _supervise(commands: list[ChildCommand], gateway: IvyConfig) -> int:
     return await Supervisor(commands, become_ready=report_readiness, grace_s=GRACE_S).run()
 
 
-def _child(name: str, arguments: list[str], api_key: str | None = None) -> ChildCommand:
-    """A child is told all it needs on its command line, except the key, which other users could read there."""
+def _ivy_environment(gateway: IvyConfig, directory: str) -> dict[str, str]:
+    """The key, which others could read on a command line, and `directory`, so that a killed gateway leaves no files."""
+    return {"TMPDIR": directory} | ({} if gateway.api_key is None else {"ROSEBED_IVY_API_KEY": gateway.api_key})
+
+
+def _child(name: str, arguments: list[str], **more: str) -> ChildCommand:
+    """A child is told all it needs by its arguments and `more` environment; ours was for `rosebed serve` alone."""
     level = logging.getLevelName(logging.getLogger().level).lower()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ROSEBED_")}
-    if api_key is not None:
-        environment["ROSEBED_IVY_API_KEY"] = api_key
     return ChildCommand(
         name=name,
         arguments=[sys.executable, "-m", "rosebed", "--log-level", level, name, *arguments],
-        environment=environment,
+        environment=environment | more,
     )
 
 
