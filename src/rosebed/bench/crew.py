@@ -39,9 +39,9 @@ class CaseRun:
     null: Summary | None
     """Latencies that the client measures where the server does nothing; None if there is no time to tell."""
     divergence: float
-    """Cosine distance between two answers to the same request."""
-    num_tokens: int
-    """Tokens that the target counted in the first input."""
+    """Largest cosine distance between two answers to the same request."""
+    prepared: Prepared
+    """What the first client process found."""
 
 
 class Crew:
@@ -98,7 +98,7 @@ class Crew:
             recording=Recording.merged(recordings),
             null=self._calibrate(prepared[0].canned),
             divergence=max(one.divergence for one in prepared),
-            num_tokens=prepared[0].num_tokens,
+            prepared=prepared[0],
         )
 
     def _calibrate(self, canned: Canned | None) -> Summary | None:

@@ -18,8 +18,10 @@ def notes_on(run: CaseRun, figures: Figures) -> Iterator[str]:
         yield f"{label}: {figures.num_failed} requests failed, {count} of them with: {reason}"
     if 0 < figures.num_requests < FEW_REQUESTS:
         yield f"p99 of fewer than {FEW_REQUESTS} requests is the slowest of them"
-    if case.as_text and case.rate is None and run.num_tokens != case.shapes[0].lengths[0]:
-        yield f"{label}: the target counts {run.num_tokens} tokens in a text"
+    if case.as_text and run.prepared.tokens_per_word != 1:
+        yield f"the target counts {run.prepared.tokens_per_word:.3g} tokens a word: texts were made by that count"
+    if case.as_text and run.prepared.num_tokens != case.shapes[0].lengths[0]:
+        yield f"{label}: the target counts {run.prepared.num_tokens} tokens in a text"
     if run.recording.busiest > BUSY:
         yield (
             f"{label}: a client process used {run.recording.busiest:.0%} of a core and may be what was measured: "

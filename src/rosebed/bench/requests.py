@@ -1,6 +1,6 @@
 """What is asked of a target: one request, and the seeded contents of many. Knows no wire."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,15 +36,35 @@ class BenchRequest:
     texts: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """How many tokens a target makes of a text of `WORDS`."""
+
+    special: float = 0.0
+    """Tokens of every text, whatever its words."""
+    per_word: float = 1.0
+    """1 in every vocabulary that knows the words."""
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[int, int]) -> "TokenCount":
+        """From two observations: number of words → tokens."""
+        (few, few_tokens), (many, many_tokens) = sorted(counts.items())
+        per_word = (many_tokens - few_tokens) / (many - few)
+        return cls(few_tokens - per_word * few, per_word) if per_word > 0 else cls()
+
+    def words_of(self, num_tokens: int) -> int:
+        """Words of a text of `num_tokens`, at least one."""
+        return max(1, round((num_tokens - self.special) / self.per_word))
+
+
 class RequestMaker:
     """Makes requests that a seed decides: the same for every target."""
 
-    def __init__(self, *, seed: Sequence[int], vocab_size: int | None, words_less: int = 0) -> None:
-        """`words_less` is how many words fewer than tokens a text has: the special tokens that a server adds."""
+    def __init__(self, *, seed: Sequence[int], vocab_size: int | None, count: TokenCount = TokenCount()) -> None:
         self._random = np.random.default_rng(seed)
         self._high = vocab_size or DEFAULT_VOCABULARY
         self._low = LOWEST_ID if self._high > 2 * LOWEST_ID else 0
-        self._words_less = words_less
+        self._count = count
 
     def of_ids(self, shape: RequestShape) -> BenchRequest:
         """Random token ids, used as they are: no special tokens among them."""
@@ -52,7 +72,7 @@ class RequestMaker:
         return BenchRequest(shape, token_ids=tuple(np.split(ids, np.cumsum(shape.lengths)[:-1])))
 
     def of_text(self, shape: RequestShape) -> BenchRequest:
-        """Random words, one token each."""
+        """Random words, as many as give the tokens that are asked for."""
         return BenchRequest(shape, texts=tuple(self._text(length) for length in shape.lengths))
 
     def make(self, shapes: Sequence[RequestShape], *, as_text: bool) -> list[BenchRequest]:
@@ -60,5 +80,5 @@ class RequestMaker:
         return [self.of_text(shape) if as_text else self.of_ids(shape) for shape in shapes]
 
     def _text(self, num_tokens: int) -> str:
-        picked = self._random.integers(0, len(WORDS), max(1, num_tokens - self._words_less))
+        picked = self._random.integers(0, len(WORDS), self._count.words_of(num_tokens))
         return " ".join(WORDS[index] for index in picked.tolist())

@@ -14,7 +14,7 @@ from rosebed.bench.first_answers import check_first_answers
 from rosebed.bench.loops import Budget, closed_loop, open_loop
 from rosebed.bench.pool import ConnectionPool
 from rosebed.bench.recorder import Recorder, Shot
-from rosebed.bench.requests import RequestMaker
+from rosebed.bench.requests import RequestMaker, TokenCount
 from rosebed.bench.samples import Recording
 from rosebed.bench.statistics import Summary, latencies_ns
 from rosebed.bench.targets.base import Answer, Canned, Connection, NullConnection, Stages, TargetInfo, TargetSettings
@@ -25,6 +25,8 @@ from rosebed.core.errors import ServerError
 MAX_CONNECTIONS = 512
 """Of one process in an open loop; requests beyond them wait, and their latency shows it."""
 OPEN_WARMUP_CLIENTS = 4
+PROBED_WORDS = (4, 8)
+"""Words of two short texts whose tokens are counted: short, so that every model takes them."""
 NULL_REQUESTS = 300
 NULL_S = 1.0
 """A null server is asked so often, or for so long."""
@@ -40,6 +42,8 @@ class Prepared:
     """Cosine distance between two answers to that request."""
     num_tokens: int
     """Tokens that the target counts in that request's first input."""
+    tokens_per_word: float
+    """By which the length of texts was chosen."""
 
 
 class ClientWorker:
@@ -51,7 +55,7 @@ class ClientWorker:
         self._target = make_target(settings)
         self._on_done = on_done
         self._clock = MonotonicClock()
-        self._words_less: int | None = None
+        self._count: TokenCount | None = None
         self._share: _Share | None = None
 
     async def describe(self) -> TargetInfo:
@@ -60,11 +64,8 @@ class ClientWorker:
 
     async def prepare(self, case: Case, process: int, vocab_size: int | None) -> Prepared:
         """Make and encode this process's requests, connect, check one answer, and warm up."""
-        maker = RequestMaker(
-            seed=[case.seed, 0, process],
-            vocab_size=vocab_size,
-            words_less=await self._count_special_tokens() if case.as_text else 0,
-        )
+        count = await self._count_tokens() if case.as_text else TokenCount()
+        maker = RequestMaker(seed=[case.seed, 0, process], vocab_size=vocab_size, count=count)
         requests = maker.make(case.own_shapes(process), as_text=case.as_text)
         shots = [Shot(request.shape, self._target.encode(request)) for request in requests]
         self._share = _Share(case=case, process=process, shots=shots, pools=self._pools(case, process))
@@ -77,14 +78,14 @@ class ClientWorker:
         await self._warm_up(self._share)
         gc.collect()
         gc.freeze()
-        return Prepared(canned=canned, divergence=divergence, num_tokens=num_tokens)
+        return Prepared(canned=canned, divergence=divergence, num_tokens=num_tokens, tokens_per_word=count.per_word)
 
-    async def _count_special_tokens(self) -> int:
-        """Words that a text must have fewer than tokens: what the target adds to it."""
-        if self._words_less is None:
-            words = WORDS[:64]
-            self._words_less = await self._target.count_tokens(" ".join(words)) - len(words)
-        return self._words_less
+    async def _count_tokens(self) -> TokenCount:
+        """What the target makes of words: asked once, about as many as two texts hold."""
+        if self._count is None:
+            counts = {num: await self._target.count_tokens(" ".join(WORDS[:num])) for num in PROBED_WORDS}
+            self._count = TokenCount.of_counts(counts)
+        return self._count
 
     def _pools(self, case: Case, process: int) -> list[ConnectionPool]:
         if case.rate is not None:

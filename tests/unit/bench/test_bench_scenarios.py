@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rosebed.bench.case import Case, poisson_arrivals_ns
 from rosebed.bench.config import SCENARIOS, BenchConfig
 from rosebed.bench.lengths import MIXED, read_trace, request_shapes
-from rosebed.bench.requests import RequestMaker, RequestShape
+from rosebed.bench.requests import RequestMaker, RequestShape, TokenCount
 from rosebed.bench.scenarios import Planner
 from rosebed.bench.targets.base import TargetInfo
 from rosebed.bench.words import WORDS
@@ -177,11 +177,26 @@ def test_ids_follow_the_seed_and_stay_in_range() -> None:
     assert RequestMaker(seed=[1], vocab_size=58).of_ids(shape).token_ids[0].max() < 58
 
 
-def test_texts_are_of_one_token_words_and_leave_room_for_special_tokens() -> None:
-    request = RequestMaker(seed=[1], vocab_size=None, words_less=2).of_text(RequestShape((10, 1)))
+def test_texts_have_as_many_words_as_give_the_tokens() -> None:
+    count = TokenCount.of_counts({4: 6, 8: 10})
+    assert count == TokenCount(special=2, per_word=1)
+    request = RequestMaker(seed=[1], vocab_size=None, count=count).of_text(RequestShape((10, 1)))
     assert [len(text.split()) for text in request.texts] == [8, 1]
     assert {word for text in request.texts for word in text.split()} <= set(WORDS)
     assert len(WORDS) == len(set(WORDS)) > 200
+
+
+@pytest.mark.parametrize(
+    ("counts", "num_tokens", "words"),
+    [
+        ({4: 4, 8: 8}, 512, 512),
+        ({8: 44, 4: 24}, 104, 20),  # characters, say: five a word, and four
+        ({4: 7, 8: 7}, 30, 30),  # not counted at all
+        ({4: 6, 8: 10}, 1, 1),
+    ],
+)
+def test_words_follow_what_the_target_counts(counts: dict[int, int], num_tokens: int, words: int) -> None:
+    assert TokenCount.of_counts(counts).words_of(num_tokens) == words
 
 
 @pytest.mark.parametrize(
