@@ -69,7 +69,8 @@ def model_config(kind: str) -> transformers.PretrainedConfig:
         )  # fmt: skip
     return transformers.Qwen3Config(
         vocab_size=151_936, hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
-        head_dim=128, intermediate_size=3072, max_position_embeddings=32_768, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        head_dim=128, intermediate_size=3072, max_position_embeddings=32_768, rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
     )  # fmt: skip
 
 
