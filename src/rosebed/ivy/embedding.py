@@ -42,6 +42,7 @@ class EmbeddingService:
 
     async def embed(self, request: EmbeddingsRequest) -> EmbeddingsAnswer:
         """The vectors of all inputs, or the error of the first that failed."""
+        await self._balancer.await_first()
         model = self._directory.find(request.model)
         self._check_count(request.num_inputs)
         tokenized = await self._tokenize(model, request)

@@ -160,7 +160,11 @@ async def test_gateway_outlives_its_only_replica(info: EngineInfo) -> None:
                 np.testing.assert_array_equal(vectors, [expected_vector(info, [CLS, HELLO, SEP])])
 
 
-async def test_not_ready_before_a_replica_is(info: EngineInfo, checkpoint: Path) -> None:
+async def test_not_ready_before_a_replica_is(
+    info: EngineInfo, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rosebed.ivy.upstream.balancer.FIRST_CONNECTION_S", 0.3)
+    caplog.set_level("INFO")
     async with running_tulip(FakeEngine(info)) as tulip:
         config = config_for(tulip, model=str(checkpoint))
         await tulip.stop(0)
@@ -170,6 +174,23 @@ async def test_not_ready_before_a_replica_is(info: EngineInfo, checkpoint: Path)
         assert (not_ready.status_code, not_ready.headers["retry-after"]) == (503, "1")
         assert (await embed(client, "hello")).status_code == 503
         assert (await client.get("/v1/models")).json()["data"][0]["id"] == "tiny bert"
+    said = [record.getMessage() for record in caplog.records if record.name == "rosebed.ivy.upstream.replica"]
+    assert said == [f"waiting for {config.tulips[0]}"]
+
+
+@pytest.mark.parametrize("knows_model", [True, False])
+async def test_requests_wait_for_the_first_connection(info: EngineInfo, checkpoint: Path, knows_model: bool) -> None:
+    async with running_tulip(FakeEngine(info)) as tulip:
+        config = config_for(tulip, model=str(checkpoint) if knows_model else None)
+        await tulip.stop(0)
+    async with running_app(config, wait_ready=False) as client:
+        early = asyncio.create_task(embed(client, "hello"))
+        await asyncio.sleep(0.2)
+        assert (await client.get("/ready")).status_code == 503
+        assert not early.done()
+        async with running_tulip(FakeEngine(info), port=tulip.port):
+            vectors = vectors_of(await early)
+            np.testing.assert_array_equal(vectors, [expected_vector(info, [CLS, HELLO, SEP])])
 
 
 async def test_gateway_without_a_model_of_its_own_asks_for_it(info: EngineInfo) -> None:

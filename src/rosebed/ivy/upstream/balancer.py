@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as AnySequence
+from contextlib import suppress
 
 from rosebed.core.errors import RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
@@ -12,6 +13,8 @@ from rosebed.proto.codec import ReplyRows
 
 MAX_SHARES_IN_FLIGHT = 4
 """Of one request, per replica: enough to keep it busy, too few to fill its queue."""
+FIRST_CONNECTION_S = 5.0
+"""A worker just started takes requests while it connects: they wait this long at most."""
 
 
 class Balancer:
@@ -19,7 +22,8 @@ class Balancer:
 
     def __init__(self, targets: AnySequence[str], accept: Accept, on_retry: Callable[[], None]) -> None:
         """`on_retry` is called for each request sent again because a replica went away."""
-        self.replicas = tuple(Replica(target, accept) for target in targets)
+        self._was_ready = asyncio.Event()
+        self.replicas = tuple(Replica(target, accept, on_ready=self._was_ready.set) for target in targets)
         self._on_retry = on_retry
 
     @property
@@ -32,6 +36,13 @@ class Balancer:
         async with asyncio.TaskGroup() as group:
             for replica in self.replicas:
                 group.create_task(replica.run())
+
+    async def await_first(self) -> None:
+        """Return once a replica has ever been ready, or when FIRST_CONNECTION_S are over."""
+        if not self._was_ready.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_CONNECTION_S):
+                    await self._was_ready.wait()
 
     async def embed(self, sequences: AnySequence[Sequence], lane: Lane) -> list[Float32Array]:
         """Each sequence's dense rows, float32[num_spans, dim], in order.

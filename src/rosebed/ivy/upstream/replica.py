@@ -34,19 +34,23 @@ _CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 5_000),
 )
 
+_WAITING = "waiting"
+
 _log = logging.getLogger(__name__)
 
 
 class Replica:
     """A connection that heals itself, and the tokens in flight over it."""
 
-    def __init__(self, target: str, accept: Accept) -> None:
+    def __init__(self, target: str, accept: Accept, on_ready: Callable[[], None]) -> None:
+        """`on_ready` is called each time it becomes ready."""
         self.target = target
         """HOST:PORT."""
         self.outstanding_tokens = 0
         """Tokens this worker asked for and has not got back."""
         self.max_request_sequences = 1
         self._accept = accept
+        self._on_ready = on_ready
         self._streams: Mapping[Lane, Stream] = {}
         self._last_reason = ""
         self._backoff_s = FIRST_BACKOFF_S
@@ -97,6 +101,7 @@ class Replica:
     async def _use(self, streams: Mapping[Lane, Stream], until: AnySequence[asyncio.Task[None]]) -> NoReturn:
         """Take requests until one of the streams' tasks ends; raises why."""
         self._streams, self._last_reason, self._backoff_s, self._was_ready = streams, "", FIRST_BACKOFF_S, True
+        self._on_ready()
         try:
             ended, _ = await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -106,13 +111,23 @@ class Replica:
 
     def _log_once(self, error: Exception) -> None:
         """Say why it is not connected, unless that was said before."""
-        reason = _reason(error)
-        if reason != self._last_reason:
+        reason = _WAITING if self._is_awaited(error) else _reason(error)
+        if reason == self._last_reason:
+            return
+        self._last_reason = reason
+        if reason == _WAITING:
+            _log.info("waiting for %s", self.target)
+            _log.debug("%s: %s", self.target, _reason(error))
+        else:
             expected = isinstance(error, grpc.aio.AioRpcError | RosebedError)
             _log.log(
                 self._severity(error), "%s is not in use: %s", self.target, reason, exc_info=None if expected else error
             )
-        self._last_reason = reason
+
+    def _is_awaited(self, error: Exception) -> bool:
+        """Whether nothing is wrong yet: servers start in any order, and loading a model takes a while."""
+        is_absent = isinstance(error, grpc.aio.AioRpcError) and error.code() == grpc.StatusCode.UNAVAILABLE
+        return is_absent and not self._was_ready
 
     def _severity(self, error: Exception) -> int:
         if isinstance(error, FingerprintMismatch | SetupError):
