@@ -71,6 +71,8 @@ def test_each_command_explains_itself_with_examples(name: str) -> None:
         (["tulip", MINILM, "--dtype", "int4"], "--dtype"),
         (["tulip", MINILM, "--port", "70000"], "port"),
         (["ivy"], "--tulip"),
+        (["ivy", "--tulip", "127.0.0.1"], "'127.0.0.1'"),
+        (["ivy", "--tulip", "127.0.0.1:1", "--pooling", "cls"], "--pooling"),
         (["encode", MINILM], "TEXT"),
         (["encode", MINILM, "a", "--device", "tpu"], "--device"),
         (["inspect", "/no/such/folder"], "'/no/such/folder' is not a folder here"),

@@ -68,6 +68,15 @@ def test_excluded_fields_have_no_option_and_are_the_commands_to_decide() -> None
     assert (code, "--host" in output) == (2, True)
 
 
+def test_excluded_fields_of_a_config_inside_keep_their_defaults() -> None:
+    assert run(["--host", "a", "--max-length", "7"], exclude=("rule",))[2] == [
+        Outer(host="a", inner=Inner(max_length=7))
+    ]
+    assert run(["--host", "a", "--rule", "lax"], exclude=("rule",))[0] == 2
+    changed = Outer(host="a", inner=Inner(max_length=7, rule="lax"))
+    assert config_arguments(changed, exclude=("rule",)) == ["--host", "a", "--max-length", "7"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -9,7 +9,7 @@ from rosebed.ivy.config import IvyConfig
 
 
 @click.command(cls=SectionedCommand)
-@config_options(IvyConfig, "ivy", section="Gateway")
+@config_options(IvyConfig, "ivy", section="Gateway", exclude=("pooling",))  # inference servers pool
 def command(ivy: Callable[[], IvyConfig]) -> None:
     """Run the HTTP gateway in front of running inference servers.
 

@@ -44,7 +44,8 @@ def config_options(
     """Give a command one option per field of `config_type`, and per field of the configs inside it.
 
     `--help` lists them under `section`. The command receives `functools.partial(config_type, …)` as `parameter`, to
-    call with the fields left out by `exclude`.
+    call with the fields left out by `exclude`. Fields of the configs inside may be left out too; those keep their
+    defaults.
     """
 
     def decorate(command: Command) -> Command:
@@ -67,7 +68,7 @@ def config_arguments(*configs: Any, exclude: Collection[str] = ()) -> list[str]:
         if field.name in exclude:
             continue
         if is_dataclass(value):
-            arguments += config_arguments(value)
+            arguments += config_arguments(value, exclude=exclude)
         elif value != _default(field):
             arguments += _arguments(_flag(field.name, is_many=isinstance(value, tuple)), value)
     return arguments
@@ -88,7 +89,7 @@ def _take(config_type: type[Any], values: dict[str, Any], exclude: Collection[st
     arguments: dict[str, Any] = {}
     for field, annotation in _chosen(config_type, exclude):
         if is_dataclass(annotation):
-            arguments[field.name] = annotation(**_take(annotation, values))  # pyright: ignore[reportCallIssue, reportArgumentType]
+            arguments[field.name] = annotation(**_take(annotation, values, exclude))  # pyright: ignore[reportCallIssue, reportArgumentType]
         else:
             arguments[field.name] = values.pop(field.name)
     return arguments
@@ -99,7 +100,7 @@ def _options(
 ) -> Iterator[Callable[[Command], Command]]:
     for field, annotation in _chosen(config_type, exclude):
         if is_dataclass(annotation):
-            yield from _options(annotation, section)  # pyright: ignore[reportArgumentType]
+            yield from _options(annotation, section, exclude)  # pyright: ignore[reportArgumentType]
         else:
             yield _option(field, annotation, section, _field_help(config_type)[field.name])
 

@@ -61,7 +61,11 @@ def command(
             tulip_options = config_arguments(model.overrides, server, library)
             commands = [
                 _child("tulip", [str(spec.folder), "--host", address, *tulip_options]),
-                _child("ivy", config_arguments(gateway, exclude=("api_key",)), **_ivy_environment(gateway, directory)),
+                _child(
+                    "ivy",
+                    config_arguments(gateway, exclude=("api_key", "pooling")),
+                    **_ivy_environment(gateway, directory),
+                ),
             ]
             sys.exit(asyncio.run(_supervise(commands, gateway)))
 

@@ -1,12 +1,13 @@
 """The served model as the gateway knows it: names, limits, prompts, tokenizer. Knows no weights."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.hub import resolve_model_folder
-from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.core.model_spec import ModelOverrides, ModelSpec, Pooling, resolve_model_spec
 from rosebed.core.types import Sequence
 from rosebed.ivy.request import EmbeddingsRequest
 from rosebed.text.prompts import resolve_prompt
@@ -81,7 +82,8 @@ class ServedModel:
 def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) -> ModelSpec:
     """What a folder or hub repository holds, its tokenizer not yet read."""
     folder = resolve_model_folder(model, revision=revision)
-    return resolve_model_spec(CheckpointFiles.read(folder), overrides)
+    # Inference servers pool. Where the files do not say how, only they need to be told: any answer will do here.
+    return resolve_model_spec(CheckpointFiles.read(folder), replace(overrides, pooling=Pooling.MEAN))
 
 
 def model_name(model: str) -> str:

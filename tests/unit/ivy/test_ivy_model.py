@@ -1,10 +1,12 @@
-"""What a model is called when nobody gave it a name."""
+"""What a model is called when nobody gave it a name, and what the gateway need not know of it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from rosebed.ivy.model import model_name
+from rosebed.core.model_spec import ModelOverrides
+from rosebed.ivy.model import model_name, read_spec
 
 
 @pytest.mark.parametrize("name", ["BAAI/bge-m3", "gpt2", "no/such/folder"])
@@ -28,3 +30,10 @@ def test_folder_in_the_hub_cache_is_called_by_its_hub_id(tmp_path: Path) -> None
     folder = tmp_path / "models--BAAI--bge-m3" / "snapshots" / "5617a9f61b028005a4858fdac845db406aefb181"
     folder.mkdir(parents=True)
     assert model_name(str(folder)) == "BAAI/bge-m3"
+
+
+def test_a_model_whose_files_do_not_say_how_it_is_pooled_needs_no_option_here(tmp_path: Path) -> None:
+    config = {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 8, "vocab_size": 10}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16}))
+    spec = read_spec(str(tmp_path), revision=None, overrides=ModelOverrides(max_length=7))
+    assert (spec.max_length, spec.vocab_size) == (7, 10)
