@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -47,6 +48,7 @@ class Running:
 @contextmanager
 def running(servers: Sequence[Server], *, logs: Path, start_s: float) -> Generator[list[Running]]:
     """Start all at once, each with its output in a file of `logs`, and wait up to `start_s` until all answer."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or servers would outlive a run that is told to stop
     with ExitStack() as stack:
         started = [stack.enter_context(_started(server, logs)) for server in servers]
         deadline_s = time.monotonic() + start_s

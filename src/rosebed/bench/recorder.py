@@ -51,15 +51,22 @@ class Recorder:
         except (RosebedError, TimeoutError) as error:
             reason = error.message if isinstance(error, RosebedError) else f"no answer within {self._timeout_s:g} s"
             self.failures[reason] += 1
-            self._keep(shot.shape, (intended_ns or sent_ns, sent_ns, self._clock.now_ns()), None)
-            return False
-        self._keep(shot.shape, (intended_ns or sent_ns, sent_ns, done_ns), stages)
-        return True
+            done_ns, stages = self._clock.now_ns(), None
+        self._keep(shot.shape, sent_ns if intended_ns is None else intended_ns, sent_ns, done_ns, stages)
+        return stages is not None
 
-    def _keep(self, shape: RequestShape, times_ns: tuple[int, int, int], stages: Stages | None) -> None:
+    def _keep(self, shape: RequestShape, intended_ns: int, sent_ns: int, done_ns: int, stages: Stages | None) -> None:
         num_sequences = len(shape.lengths)
-        failed = stages is None
         self.samples.append(
-            Sample(*times_ns, num_sequences, shape.num_tokens, int(shape.lane), failed, stages or Stages())
+            Sample(
+                intended_ns,
+                sent_ns,
+                done_ns,
+                num_sequences,
+                shape.num_tokens,
+                int(shape.lane),
+                stages is None,
+                stages or Stages(),
+            )
         )
         self._on_done(num_sequences)

@@ -33,6 +33,10 @@ class VirtualClock:
             heapq.heappush(self._sleepers, (due_ns, next(self._order), woken))
             await woken
 
+    def pass_time(self, duration_ns: int) -> None:
+        """As when something blocks the event loop."""
+        self._now_ns += duration_ns
+
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Let time pass until `work` is done."""
         task = asyncio.create_task(work)

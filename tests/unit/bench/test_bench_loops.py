@@ -9,6 +9,7 @@ from rosebed.bench.pool import ConnectionPool
 from rosebed.bench.recorder import Recorder, Shot
 from rosebed.bench.requests import RequestShape
 from rosebed.bench.samples import Sample
+from rosebed.bench.targets.in_process import InProcessTarget, Result
 from rosebed.core.errors import Overloaded, Unavailable
 
 SHOTS = [Shot(RequestShape((3, 4)), None)]
@@ -124,6 +125,32 @@ async def test_a_client_gives_up_on_a_dead_server(clock: VirtualClock) -> None:
     await clock.run(closed_loop([pool], SHOTS, recorder, Budget(clock, end_ns=1000 * MS)))
     assert recorder.failures == {"nobody there": FAILURES_IN_A_ROW}
     assert all(sample.failed for sample in recorder.samples)
+
+
+class Blocking(InProcessTarget):
+    """A model in process: nothing else runs while it computes, and time goes on."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def call(self, payload: object) -> Result:
+        self._clock.pass_time(5 * MS)
+        return Result(np.zeros((1, 1), np.float32))
+
+
+@pytest.mark.parametrize(("clients", "expected"), [(1, [5, 5, 5, 5]), (2, [5, 10, 10, 10]), (3, [5, 10, 15, 15])])
+async def test_clients_of_a_model_in_process_take_turns(clock: VirtualClock, clients: int, expected: list[int]) -> None:
+    target = Blocking(clock)
+    recorder = Recorder(target.check, clock, timeout_s=60, on_done=lambda _count: None)
+    pools = [ConnectionPool(target.connect, limit=1) for _ in range(clients)]
+    for pool in pools:
+        await pool.fill(1)
+    await closed_loop(pools, SHOTS, recorder, Budget(clock, end_ns=1000 * MS, max_requests=4))
+    assert latencies(recorder.samples) == [ms * MS for ms in expected]
+    for pool in pools:
+        await pool.close()
+    assert target.num_connections == 0
 
 
 async def test_no_answer_in_time_is_a_failure(clock: VirtualClock) -> None:

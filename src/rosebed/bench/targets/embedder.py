@@ -1,20 +1,23 @@
 """Rosebed's `Embedder`: text to vectors in this process, tokenization included."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rosebed.bench.requests import BenchRequest
 from rosebed.bench.targets.base import TargetInfo, TargetSettings
-from rosebed.bench.targets.in_process import CallConnection, Result, ResultReader
+from rosebed.bench.targets.in_process import InProcessTarget, Result
 from rosebed.core.extras import needs_extra
 
 if TYPE_CHECKING:
     from rosebed.embedder import Embedder
+    from rosebed.text.tokenizer import TextTokenizer
 
 
-class EmbedderTarget(ResultReader):
+class EmbedderTarget(InProcessTarget):
     """One embedder, loaded by `describe`."""
 
     def __init__(self, settings: TargetSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._embedder: Embedder | None = None
 
@@ -41,12 +44,17 @@ class EmbedderTarget(ResultReader):
         )
 
     async def count_tokens(self, text: str) -> int:
-        with needs_extra("Embedder", "serve"):
-            from rosebed.text.tokenizer import TextTokenizer
-        return TextTokenizer.load(self.embedder.spec).tokenize([text])[0].num_tokens
+        return self._tokenizer.tokenize([text])[0].num_tokens
 
-    async def connect(self, stand_in: str | None = None) -> CallConnection:  # noqa: ARG002 - there is no wire
-        return CallConnection(lambda texts: Result(self.embedder.embed(texts)))
+    @cached_property
+    def _tokenizer(self) -> "TextTokenizer":
+        """The embedder keeps its own to itself."""
+        from rosebed.text.tokenizer import TextTokenizer
+
+        return TextTokenizer.load(self.embedder.spec)
+
+    def call(self, payload: list[str]) -> Result:
+        return Result(self.embedder.embed(payload))
 
     def encode(self, request: BenchRequest) -> list[str]:
         return list(request.texts)

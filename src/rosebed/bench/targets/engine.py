@@ -7,7 +7,7 @@ import numpy as np
 
 from rosebed.bench.requests import BenchRequest
 from rosebed.bench.targets.base import Stages, TargetInfo, TargetSettings
-from rosebed.bench.targets.in_process import CallConnection, Result, ResultReader
+from rosebed.bench.targets.in_process import InProcessTarget, Result
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.engine import Engine, LazyTensor
 from rosebed.core.errors import InvalidInput
@@ -21,10 +21,11 @@ Plan = list[list[Sequence]]
 """The sequences of each step."""
 
 
-class EngineTarget(ResultReader):
+class EngineTarget(InProcessTarget):
     """One engine, loaded by `describe`."""
 
     def __init__(self, settings: TargetSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._engine: Engine | None = None
 
@@ -56,26 +57,23 @@ class EngineTarget(ResultReader):
     async def count_tokens(self, text: str) -> int:  # noqa: ARG002 - the protocol's name
         raise InvalidInput("an engine takes no text")
 
-    async def connect(self, stand_in: str | None = None) -> CallConnection:  # noqa: ARG002 - there is no wire
-        return CallConnection(self._run)
-
     def encode(self, request: BenchRequest) -> Plan:
         sequences = [Sequence(token_ids=ids, pool_spans=whole_span(len(ids))) for ids in request.token_ids]
         return list(plan_steps(sequences, self.engine))
 
-    def _run(self, plan: Plan) -> Result:
+    def call(self, payload: Plan) -> Result:
         """All steps of one request, as many in flight as the engine takes."""
         in_flight: deque[LazyTensor] = deque()
         rows: list[Float32Array] = []
         device_ns = 0
-        for sequences in plan:
+        for sequences in payload:
             if len(in_flight) == self.engine.info.max_in_flight:
                 device_ns += _collect(in_flight.popleft(), rows)
             in_flight.append(self.engine.step(Batch.pack(sequences)))
         while in_flight:
             device_ns += _collect(in_flight.popleft(), rows)
         vectors = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        return Result(vectors, Stages(device_ns=device_ns, num_steps=len(plan)))
+        return Result(vectors, Stages(device_ns=device_ns, num_steps=len(payload)))
 
     async def close(self) -> None:
         if self._engine is not None:

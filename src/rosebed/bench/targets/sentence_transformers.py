@@ -8,7 +8,7 @@ import numpy as np
 
 from rosebed.bench.requests import BenchRequest
 from rosebed.bench.targets.base import TargetInfo, TargetSettings
-from rosebed.bench.targets.in_process import CallConnection, Result, ResultReader
+from rosebed.bench.targets.in_process import InProcessTarget, Result
 from rosebed.core.errors import ConfigError
 from rosebed.core.extras import needs_extra
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class SentenceTransformersTarget(ResultReader):
+class SentenceTransformersTarget(InProcessTarget):
     """One model, loaded by `describe`. Of the engine's settings, device, dtype and threads hold here too."""
 
     def __init__(self, settings: TargetSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._model: SentenceTransformer | None = None
 
@@ -57,11 +58,8 @@ class SentenceTransformersTarget(ResultReader):
     async def count_tokens(self, text: str) -> int:
         return len(self.model.tokenizer(text)["input_ids"])
 
-    async def connect(self, stand_in: str | None = None) -> CallConnection:  # noqa: ARG002 - there is no wire
-        return CallConnection(self._encode)
-
-    def _encode(self, texts: list[str]) -> Result:
-        return Result(np.asarray(self.model.encode(texts, show_progress_bar=False), np.float32))
+    def call(self, payload: list[str]) -> Result:
+        return Result(np.asarray(self.model.encode(payload, show_progress_bar=False), np.float32))
 
     def encode(self, request: BenchRequest) -> list[str]:
         return list(request.texts)
