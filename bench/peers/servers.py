@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 STOP_S = 30.0
 POLL_S = 0.2
@@ -48,7 +49,7 @@ class Running:
 @contextmanager
 def running(servers: Sequence[Server], *, logs: Path, start_s: float) -> Generator[list[Running]]:
     """Start all at once, each with its output in a file of `logs`, and wait up to `start_s` until all answer."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or servers would outlive a run that is told to stop
+    signal.signal(signal.SIGTERM, _leave)
     with ExitStack() as stack:
         started = [stack.enter_context(_started(server, logs)) for server in servers]
         deadline_s = time.monotonic() + start_s
@@ -58,6 +59,11 @@ def running(servers: Sequence[Server], *, logs: Path, start_s: float) -> Generat
                     raise TimeoutError(f"{server.name} is not ready after {start_s:g} s: see its log")
                 time.sleep(POLL_S)
         yield started
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End in good order, so that no server outlives a run that is told to stop."""
+    sys.exit(128 + number)
 
 
 @contextmanager
