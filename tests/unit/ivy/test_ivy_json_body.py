@@ -50,10 +50,21 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
         b'{"number": 3, "x": {"number": 1, "number": 2}}',
         b'{"number": 3, "x": ["number", "number"]}',
         b'{"text": "number", "number": 3}',
+        b'{"number": 3, "x": {"number": 1' + b"0" * 5000 + b"}}",
     ],
+    ids=range(5),
 )
 def test_a_key_elsewhere_is_no_duplicate(body: bytes) -> None:
     assert READER.read(body).number == 3
+
+
+def test_look_alikes_at_any_depth_are_read_or_refused() -> None:
+    for depth in range(100, 1200, 20):
+        body = b'{"number": 3, "x": ' + b'{"number": ' * depth + b"1" + b"}" * depth + b"}"
+        try:
+            assert READER.read(body).number == 3
+        except InvalidInput as error:
+            assert error.message == "the body is nested too deeply"
 
 
 def test_duplicate_after_a_nested_look_alike() -> None:

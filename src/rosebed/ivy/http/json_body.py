@@ -62,7 +62,11 @@ def _syntax_problem(error: Exception, body: bytes) -> str:
 def _refuse_duplicates(body: bytes) -> None:
     """InvalidInput if the top object has a key twice, since two readers would disagree on what it says."""
     # NOTE: only run where the bytes of a key occur twice, which a nested object or a text may cause as well.
-    pairs: list[tuple[str, object]] = json.loads(body, object_pairs_hook=list)
+    try:
+        # Numbers stay text: Python refuses to make an integer of over 4,300 digits.
+        pairs: list[tuple[str, object]] = json.loads(body, object_pairs_hook=list, parse_int=str, parse_float=str)
+    except RecursionError as error:
+        raise InvalidInput(_syntax_problem(error, body)) from None
     names = Counter(name for name, _ in pairs)
     for name, count in names.items():
         if count > 1:
