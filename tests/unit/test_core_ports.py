@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from rosebed.core.errors import ConfigError
-from rosebed.core.ports import free_port, reserved_port, shared_port
+from rosebed.core.ports import free_port, numeric_address, reserved_port, shared_port
 
 HOST = "127.0.0.1"
 
@@ -50,3 +50,16 @@ def test_an_address_of_another_machine_is_refused() -> None:
         shared_port("192.0.2.1", 0),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "0.0.0.0"), ("::1", "::1")],
+)
+def test_a_name_becomes_an_address_and_an_address_stays(host: str, address: str) -> None:
+    assert numeric_address(host) == address
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid is neither an address nor a name"):
+        numeric_address("no.such.host.invalid")

@@ -42,6 +42,14 @@ def shared_port(host: str, port: int) -> Generator[int]:
         yield _bind(reservation, host, port)
 
 
+def numeric_address(host: str) -> str:
+    """The address that a host name stands for here; an address stays as it is. ConfigError if it stands for none."""
+    try:
+        return str(socket.getaddrinfo(host, None, family=_family(host), type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ConfigError(f"--host {host} is neither an address nor a name that has one: {error}") from error
+
+
 def _refuse_listener(host: str, port: int) -> None:
     try:
         socket.create_connection((host, port), timeout=1).close()

@@ -14,7 +14,7 @@ from granian.constants import HTTPModes, Interfaces, Loops, RuntimeModes
 from granian.log import LogLevels
 from starlette.applications import Starlette
 
-from rosebed.core.ports import shared_port
+from rosebed.core.ports import numeric_address, shared_port
 from rosebed.ivy.app import create_app
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.model import read_spec
@@ -47,7 +47,7 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
             check_tokenizer(spec.folder, spec.model_type)
         server = Granian(
             target="rosebed.ivy",  # only a name: the loader below makes the application
-            address=config.host,
+            address=numeric_address(config.host),  # Granian takes no names
             port=port,
             interface=Interfaces.ASGI,
             workers=config.workers,
