@@ -1,6 +1,7 @@
 """Markdown tables of a comparison: `python bench/tables.py bench/results/cpu.jsonl`.
 
-One row per case, one column per peer: the median over rounds, and in brackets how far apart the rounds were.
+One row per case, one column per peer: the median over rounds, and in brackets how far apart the rounds were. Lines that
+were measured while others used the processors are left out.
 """
 
 import argparse
@@ -12,11 +13,17 @@ from typing import Any
 
 Values = dict[str, list[float]]
 
+MOST_OTHERS = 0.1
+"""Share of the processors that others may have used."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
-    lines = [json.loads(line) for line in parser.parse_args().results.read_text().splitlines()]
+    measured = [json.loads(line) for line in parser.parse_args().results.read_text().splitlines()]
+    lines = [line for line in measured if line.get("others", 0) <= MOST_OTHERS]
+    if len(lines) < len(measured):
+        print(f"{len(measured) - len(lines)} of {len(measured)} lines left out: others used the processors")
     for group in sorted({(line.get("model"), line.get("over", "http")) for line in lines}, key=str):
         own = [line for line in lines if (line.get("model"), line.get("over", "http")) == group]
         print(f"\n### {' '.join(filter(None, group))}\n\n{table(own)}")

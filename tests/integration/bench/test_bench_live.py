@@ -188,6 +188,19 @@ def test_teis_own_routes() -> None:
     assert {len(text.split()) for body in bodies for text in body["inputs"]} == {28}  # and two special tokens
 
 
+def test_a_server_that_lists_no_models_is_asked_all_the_same() -> None:
+    names: list[str] = []
+
+    def embed(body: dict[str, Any]) -> dict[str, Any]:
+        names.append(body["model"])
+        return vectors([1.0, 2.0])
+
+    with http_stub(base_embeddings=embed) as address:
+        report = run("latency", f"http://{address}/base", tokens=(4,), requests=3, model_name="mine")
+    assert (report.info.server, report.info.model, set(names)) == ("unknown server", "mine", {"mine"})
+    assert report.results[0].figures.num_requests == 3
+
+
 def test_a_model_that_is_not_served_is_said_so() -> None:
     with http_stub(v1_models=models) as address, pytest.raises(ServerError, match="serves stub, not 'other'"):
         run("latency", f"http://{address}", model_name="other")

@@ -26,9 +26,9 @@ class OpenAITarget(HttpTarget):
         self._has_lanes = False
 
     async def describe(self) -> TargetInfo:
-        model = self._pick(await self.ask_json(f"{self._prefix}/models"))
+        model = await self._listed_model()
         self._model = str(model.get("id", self._model))
-        owner = str(model.get("owned_by") or "unknown")
+        owner = str(model.get("owned_by") or "unknown server")
         self._has_lanes = owner == ROSEBED
         return TargetInfo(
             server=f"{owner} {await self._version()}".strip(),
@@ -39,17 +39,21 @@ class OpenAITarget(HttpTarget):
             has_lanes=self._has_lanes,
         )
 
-    def _pick(self, listed: Any) -> dict[str, Any]:
+    async def _listed_model(self) -> dict[str, Any]:
+        """What the server says of the model to ask for: nothing, where it does not list its models."""
+        answer = await self.ask(f"{self._prefix}/models")
+        if answer.status == 404:
+            return {}
+        self.check(answer)
+        listed = decoded(answer)
         try:
-            models: list[dict[str, Any]] = listed["data"]
-            names = [model["id"] for model in models]
+            models = {str(model["id"]): model for model in listed["data"]}
         except (TypeError, KeyError) as error:
             raise ServerError(f"{self._url.geturl()} does not list its models: {error!r}") from error
-        if not self._model and models:
-            return models[0]
-        if self._model not in names:
-            raise ServerError(f"{self._url.geturl()} serves {', '.join(names) or 'no model'}, not {self._model!r}")
-        return models[names.index(self._model)]
+        name = self._model or next(iter(models), "")
+        if name not in models:
+            raise ServerError(f"{self._url.geturl()} serves {', '.join(models) or 'no model'}, not {name!r}")
+        return models[name]
 
     async def _version(self) -> str:
         """vLLM's and SGLang's answer to GET /version; empty where there is none."""
