@@ -168,13 +168,14 @@ def test_a_failed_call_says_why_in_its_metadata() -> None:
 
 def test_info_survives_the_wire() -> None:
     info = fake_info(outputs=SPECS)
-    message = info_message(info, version="1.2.3", max_request_sequences=99)
+    message = info_message(info, version="1.2.3", max_request_sequences=99, max_message_bytes=1 << 33)
     received = info_of(InfoResponse.FromString(message.SerializeToString()))
     assert received.engine == info
     assert (received.version, received.max_request_sequences) == ("1.2.3", 99)
+    assert received.max_message_bytes == 1 << 33
 
 
 def test_outputs_of_a_newer_replica_are_left_out() -> None:
-    message = info_message(fake_info(outputs=SPECS), version="9", max_request_sequences=1)
+    message = info_message(fake_info(outputs=SPECS), version="9", max_request_sequences=1, max_message_bytes=0)
     message.outputs.add(kind=77, rows_per="galaxy", dim=1)  # pyright: ignore[reportArgumentType]
     assert info_of(message).engine.outputs == SPECS

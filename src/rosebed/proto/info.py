@@ -17,9 +17,13 @@ class ReplicaInfo:
     """Version of Rosebed it runs."""
     max_request_sequences: int
     """Sequences one request may hold."""
+    max_message_bytes: int = 0
+    """Bytes one message to it may hold; 0 if it does not say."""
 
 
-def info_message(info: EngineInfo, *, version: str, max_request_sequences: int) -> rosebed_pb2.InfoResponse:
+def info_message(
+    info: EngineInfo, *, version: str, max_request_sequences: int, max_message_bytes: int
+) -> rosebed_pb2.InfoResponse:
     """The message that `info_of` reads."""
     return rosebed_pb2.InfoResponse(
         model=info.model,
@@ -44,6 +48,7 @@ def info_message(info: EngineInfo, *, version: str, max_request_sequences: int) 
         fingerprint=info.fingerprint,
         version=version,
         max_request_sequences=max_request_sequences,
+        max_message_bytes=max_message_bytes,
     )
 
 
@@ -77,4 +82,5 @@ def info_of(message: rosebed_pb2.InfoResponse) -> ReplicaInfo:
         ),
         version=message.version,
         max_request_sequences=message.max_request_sequences,
+        max_message_bytes=message.max_message_bytes,
     )

@@ -171,7 +171,7 @@ class Limits(_message.Message):
     def __init__(self, tokens: _Optional[int] = ..., sequences: _Optional[int] = ..., spans: _Optional[int] = ..., output_bytes: _Optional[int] = ...) -> None: ...
 
 class InfoResponse(_message.Message):
-    __slots__ = ("model", "architecture", "dtype", "device", "vocab_size", "type_vocab_size", "max_length", "outputs", "normalize", "batch_limits", "max_in_flight", "fingerprint", "version", "max_request_sequences")
+    __slots__ = ("model", "architecture", "dtype", "device", "vocab_size", "type_vocab_size", "max_length", "outputs", "normalize", "batch_limits", "max_in_flight", "fingerprint", "version", "max_request_sequences", "max_message_bytes")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +186,7 @@ class InfoResponse(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MAX_REQUEST_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     model: str
     architecture: str
     dtype: str
@@ -200,4 +201,5 @@ class InfoResponse(_message.Message):
     fingerprint: str
     version: str
     max_request_sequences: int
-    def __init__(self, model: _Optional[str] = ..., architecture: _Optional[str] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., vocab_size: _Optional[int] = ..., type_vocab_size: _Optional[int] = ..., max_length: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[OutputInfo, _Mapping]]] = ..., normalize: bool = ..., batch_limits: _Optional[_Union[Limits, _Mapping]] = ..., max_in_flight: _Optional[int] = ..., fingerprint: _Optional[str] = ..., version: _Optional[str] = ..., max_request_sequences: _Optional[int] = ...) -> None: ...
+    max_message_bytes: int
+    def __init__(self, model: _Optional[str] = ..., architecture: _Optional[str] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., vocab_size: _Optional[int] = ..., type_vocab_size: _Optional[int] = ..., max_length: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[OutputInfo, _Mapping]]] = ..., normalize: bool = ..., batch_limits: _Optional[_Union[Limits, _Mapping]] = ..., max_in_flight: _Optional[int] = ..., fingerprint: _Optional[str] = ..., version: _Optional[str] = ..., max_request_sequences: _Optional[int] = ..., max_message_bytes: _Optional[int] = ...) -> None: ...

@@ -70,5 +70,8 @@ class TulipServicer(TulipServicerBase):
             await abort(context, error)
         # Not kept: warming up decides the batch limits.
         return info_message(
-            self._engine.info, version=__version__, max_request_sequences=self._config.max_request_sequences
+            self._engine.info,
+            version=__version__,
+            max_request_sequences=self._config.max_request_sequences,
+            max_message_bytes=self._config.max_message_bytes,
         )
