@@ -51,7 +51,8 @@ class TokenizedInput:
     pool_spans: Int32Array
     """int32[1, 2]: the tokens that pooling covers."""
     num_tokens_before: int = 0
-    """Tokens there were before truncation; 0 where nothing was cut."""
+    """Tokens there were before truncation, or, of a text many times longer than the limit, so many at least; 0 where
+    nothing was cut."""
 
     @property
     def num_tokens(self) -> int:

@@ -4,7 +4,7 @@ The shared tokenizer is never changed after loading, so that any number of threa
 texts are encoded bare, and cutting and special tokens are done here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -16,16 +16,19 @@ from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.encoders import Encoder, choose_encoder
+from rosebed.text.heads import Ids, encode_heads, encode_whole, first_size, groups
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
-from rosebed.text.truncation import fit
+from rosebed.text.truncation import fit, too_long
 
 __all__ = ["PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
 
 _DEFAULTS = TokenizeOptions()
 _BARE = SpecialTokenTemplate.bare(1)
 _BARE_PAIR = SpecialTokenTemplate.bare(2)
+_REMEMBERED_CHARACTERS = 4096
+"""Prompts up to this long are measured once."""
 
 
 class TextTokenizer:
@@ -40,6 +43,7 @@ class TextTokenizer:
         self._template = SpecialTokenTemplate.probe(tokenizer, 1)
         self._pair_template = SpecialTokenTemplate.probe(tokenizer, 2)
         added = tokenizer.get_added_tokens_decoder().items()
+        self._has_strangers = max(tokenizer.get_vocab().values(), default=0) >= spec.vocab_size
         self._special_ids = frozenset(token_id for token_id, token in added if token.special)
         self._prompt_length = lru_cache(maxsize=1024)(self._measure_prompt)
 
@@ -50,12 +54,8 @@ class TextTokenizer:
         CheckpointError if the folder's tokenizer cannot be read, ConfigError if the limit leaves no room for text.
         """
         limit = spec.max_length if max_length is None else min(max_length, spec.max_length)
-        loaded = load_tokenizer(spec.folder, spec.model_type)
-        tokenizer = cls(loaded, choose_encoder(spec.folder, loaded), spec, max_length=limit)
-        if limit <= tokenizer.num_special_tokens:
-            num_special = tokenizer.num_special_tokens
-            raise ConfigError(f"a limit of {limit} tokens leaves no room for text beside {num_special} special ones")
-        return tokenizer
+        loaded = _load_with_room(spec, limit)
+        return cls(loaded, choose_encoder(spec.folder, loaded), spec, max_length=limit)
 
     @property
     def num_special_tokens(self) -> int:
@@ -90,8 +90,8 @@ class TextTokenizer:
         if options.prompt:
             options = replace(options, prompt="")
         if content is None:
-            return self._dress((given,), index, _BARE, options)
-        return self._dress((content,), index, self._template, options)
+            return self._dress((Ids(given),), index, _BARE, options)
+        return self._dress((Ids(content),), index, self._template, options)
 
     def token_spans(self, text: str, options: TokenizeOptions = _DEFAULTS) -> list[TokenSpan]:
         """Each token of the prompted (and, where the model asks for it, lowered) text, uncut, with its characters."""
@@ -122,12 +122,29 @@ class TextTokenizer:
     def _tokenize(
         self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> list[TokenizedInput]:
-        try:
-            texts = [text for row in rows for text in self._prepare(row, options)]
-            ids = iter(self._encoder.encode(texts))
-        except (TypeError, AttributeError, UnicodeEncodeError):
-            raise self._fault(rows, template, options) from None
-        return [self._dress(tuple(islice(ids, len(row))), i, template, options) for i, row in enumerate(rows)]
+        done: list[TokenizedInput] = []
+        for group in self._groups(rows, options):
+            try:
+                texts = [text for row in rows[group] for text in self._prepare(row, options)]
+                found = iter(self._encode(texts, template, options))
+            except (TypeError, AttributeError, UnicodeEncodeError):
+                raise self._fault(rows, group, template, options) from None
+            for index in range(group.start, group.stop):
+                row = tuple(islice(found, len(rows[index])))
+                done.append(self._dress(row, index, template, options))
+        return done
+
+    def _groups(self, rows: Sequence[tuple[str, ...]], options: TokenizeOptions) -> Iterator[slice]:
+        most = first_size(self._limit(options))
+        return groups([len(options.prompt) + sum(min(len(str(text)), most) for text in row) for row in rows])
+
+    def _encode(self, texts: list[str], template: SpecialTokenTemplate, options: TokenizeOptions) -> list[Ids]:
+        if len(template.text_types) > 1 or (options.truncate and options.side is Side.LEFT):
+            return encode_whole(self._encoder, texts)
+        return encode_heads(self._encoder, texts, self._limit(options) - template.num_tokens)
+
+    def _limit(self, options: TokenizeOptions) -> int:
+        return self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
 
     def _prepare(self, row: tuple[str, ...], options: TokenizeOptions) -> tuple[str, ...]:
         if options.prompt:
@@ -135,26 +152,30 @@ class TextTokenizer:
         return tuple(text.lower() for text in row) if self._spec.lower_case else row
 
     def _fault(
-        self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
+        self, rows: Sequence[tuple[str, ...]], group: slice, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> InvalidInput:
-        """What is wrong with rows that the library would not take."""
+        """What is wrong with rows of a group that the library would not take."""
         if complaint := _complaint(options.prompt, "prompt"):
             return complaint
-        complaints = ((i, _complaint(text, f"input[{i}]")) for i, row in enumerate(rows) for text in row)
+        complaints = ((i, _complaint(text, f"input[{i}]")) for i, row in enumerate(rows[: group.stop]) for text in row)
         index, complaint = next((index, complaint) for index, complaint in complaints if complaint)
         self._tokenize(rows[:index], template, options)  # Raises if one before it is at fault for another reason.
         return complaint
 
     def _dress(
-        self, texts: tuple[list[int], ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
+        self, texts: tuple[Ids, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
-        num_before = sum(map(len, texts)) + template.num_tokens
+        ids = tuple(text.ids for text in texts)
+        num_before = sum(map(len, ids)) + template.num_tokens
         if num_before == 0:
             raise InvalidInput(f"input[{index}] gives no tokens", param=f"input[{index}]")
-        limit = self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
-        kept = fit(texts, limit=limit, num_special=template.num_tokens, index=index, options=options)
+        if texts[0].is_head and not options.truncate:
+            raise too_long(f"input[{index}] has over {num_before} tokens", self._limit(options), index)
+        kept = fit(ids, limit=self._limit(options), num_special=template.num_tokens, index=index, options=options)
         token_ids = template.token_ids(kept)
+        if self._has_strangers:
+            self._refuse_strangers(token_ids, index)
         num_cut = num_before - len(token_ids)
         types = template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None
         return TokenizedInput(
@@ -164,15 +185,35 @@ class TextTokenizer:
             num_tokens_before=num_before if num_cut else 0,
         )
 
+    def _refuse_strangers(self, token_ids: list[int], index: int) -> None:
+        """InvalidInput for a token that the tokenizer knows and the model does not: their files can disagree."""
+        for token_id in token_ids:
+            if token_id >= self._spec.vocab_size:
+                raise InvalidInput(
+                    f"input[{index}] holds the token {self._tokenizer.id_to_token(token_id)!r} ({token_id}), for which "
+                    f"the model has no vector: its vocabulary is {self._spec.vocab_size} tokens",
+                    param=f"input[{index}]",
+                )
+
     def _pool_spans(self, num_tokens: int, num_cut: int, options: TokenizeOptions) -> Int32Array:
         """All tokens, or those after the prompt where the checkpoint says so."""
         spans = whole_span(num_tokens)
         if options.prompt and not self._spec.pool_prompt:
-            start = self._prompt_length(options.prompt, options.add_special_tokens)
+            start = self._prompt_tokens(options)
             start -= num_cut if options.side is Side.LEFT else 0
             # Where cutting left nothing after the prompt, pooling covers all there is.
             spans[0, 0] = start if 0 < start < num_tokens else 0
         return spans
+
+    def _prompt_tokens(self, options: TokenizeOptions) -> int:
+        """Tokens the prompt takes, or, of one over the limit that is cut at its end, any number over the limit."""
+        if len(options.prompt) <= _REMEMBERED_CHARACTERS:
+            return self._prompt_length(options.prompt, options.add_special_tokens)
+        if options.side is Side.RIGHT:
+            (found,) = encode_heads(self._encoder, self._prepare((options.prompt,), _DEFAULTS), self.max_length)
+            if found.is_head:
+                return len(found.ids)
+        return self._measure_prompt(options.prompt, options.add_special_tokens)
 
     def _measure_prompt(self, prompt: str, add_special_tokens: bool) -> int:
         """Tokens the prompt takes at the front: its own length, less a special token at its end.
@@ -182,6 +223,21 @@ class TextTokenizer:
         text = prompt.lower() if self._spec.lower_case else prompt
         ids = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return len(ids) - (bool(ids) and ids[-1] in self._special_ids)
+
+
+def check_tokenizer(spec: ModelSpec) -> None:
+    """Raises what `TextTokenizer.load` would: for a server to find out before it starts its workers."""
+    _load_with_room(spec, spec.max_length)
+
+
+def _load_with_room(spec: ModelSpec, limit: int) -> Tokenizer:
+    tokenizer = load_tokenizer(spec.folder, spec.model_type)
+    num_special = SpecialTokenTemplate.probe(tokenizer, 1).num_tokens
+    if limit <= num_special:
+        raise ConfigError(
+            f"--max-length: a limit of {limit} tokens leaves no room for text beside {num_special} special ones"
+        )
+    return tokenizer
 
 
 def _complaint(text: object, name: str) -> InvalidInput | None:

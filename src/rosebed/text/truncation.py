@@ -16,7 +16,7 @@ def fit(
     if num_tokens <= limit:
         return texts
     if not options.truncate:
-        raise _too_long(f"input[{index}] has {num_tokens} tokens", limit, index)
+        raise too_long(f"input[{index}] has {num_tokens} tokens", limit, index)
     if limit < max(1, num_special):
         message = f"input[{index}] cannot be cut to {limit} tokens: its {num_special} special tokens are always kept"
         raise InvalidInput(message, param=f"input[{index}]")
@@ -25,7 +25,7 @@ def fit(
         return (keep(texts[0], room, options.side),)
     first, second = share(len(texts[0]), len(texts[1]), room, options.pair_cut)
     if second < 0:
-        raise _too_long(f"input[{index}]: its first text alone takes {first + num_special} tokens", limit, index)
+        raise too_long(f"input[{index}]: its first text alone takes {first + num_special} tokens", limit, index)
     return keep(texts[0], first, options.side), keep(texts[1], second, options.side)
 
 
@@ -54,5 +54,6 @@ def _share_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
-def _too_long(what: str, limit: int, index: int) -> ContextLengthExceeded:
+def too_long(what: str, limit: int, index: int) -> ContextLengthExceeded:
+    """The refusal of `input[index]`; `what` says what is too long."""
     return ContextLengthExceeded(f"{what}, over the limit of {limit}", param=f"input[{index}]")

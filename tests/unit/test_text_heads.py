@@ -1,0 +1,89 @@
+"""Long texts: only as much is encoded as the limit on tokens calls for, and the ids are those of the whole text."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from text_models import bert_folder, qwen_folder, spec_of, unigram_folder
+
+from rosebed.core.errors import ContextLengthExceeded
+from rosebed.text.encoders import Encoder, choose_encoder
+from rosebed.text.heads import GROUP_CHARACTERS, encode_heads, encode_whole, first_size, groups
+from rosebed.text.loading import load_tokenizer
+from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
+
+FOLDERS = [bert_folder, qwen_folder, unigram_folder]
+LONG = 300_000
+TEXTS = {
+    "words": "a b ab " * (LONG // 7),
+    "no blank": "abbaab" * (LONG // 6),
+    "blanks first": " " * LONG + "a b",
+    "few tokens first": " " * 10_000 + "b " * (LONG // 2),
+}
+
+
+class CountingEncoder:
+    """Another encoder, and the characters it was given."""
+
+    name = "counting"
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.characters: list[int] = []
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        self.characters.append(sum(map(len, texts)))
+        return self._encoder.encode(texts)
+
+
+def encoder_of(folder: Path) -> CountingEncoder:
+    return CountingEncoder(choose_encoder(folder, load_tokenizer(folder, "bert")))
+
+
+@pytest.mark.parametrize("make", FOLDERS)
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_ids_of_a_head_are_the_first_of_the_whole(tmp_path: Path, make: Callable[[Path], Path], text: str) -> None:
+    encoder = encoder_of(make(tmp_path))
+    ((found,), (whole,)) = encode_heads(encoder, [text], 20), encode_whole(encoder, [text])
+    assert found.ids == whole.ids[: len(found.ids)]
+    assert len(found.ids) > 20 if found.is_head else found == whole
+
+
+def test_a_long_text_is_not_encoded_whole(tmp_path: Path) -> None:
+    encoder = encoder_of(bert_folder(tmp_path))
+    short, long = encode_heads(encoder, ["a b", TEXTS["words"]], 20)
+    assert (len(short.ids), short.is_head, long.is_head) == (2, False, True)
+    assert encoder.characters == [pytest.approx(first_size(20), abs=10)]
+
+
+def test_texts_are_encoded_in_groups(tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path)
+    encoder = encoder_of(folder)
+    spec = spec_of(folder)
+    tokenizer = TextTokenizer(load_tokenizer(folder, "bert"), encoder, spec, max_length=spec.max_length)
+    text = "a " * 2000
+    results = tokenizer.tokenize([text] * 300, TokenizeOptions(truncate=True, truncate_to=9))
+    assert {(item.num_tokens, item.num_tokens_before) for item in results} == {(9, 2002)}
+    assert max(encoder.characters) <= GROUP_CHARACTERS + len(text)
+    assert sum(encoder.characters) == 300 * len(text)
+
+
+def test_what_is_far_too_long_is_refused_without_counting_it_all(tmp_path: Path) -> None:
+    tokenizer = TextTokenizer.load(spec_of(bert_folder(tmp_path)))
+    with pytest.raises(
+        ContextLengthExceeded, match=r"^input\[1\] has over \d+ tokens, over the limit of \d+$"
+    ) as error:
+        tokenizer.tokenize(["a", TEXTS["words"]])
+    assert error.value.param == "input[1]"
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [GROUP_CHARACTERS * 2], [1, GROUP_CHARACTERS, 1], [5] * 100_000])
+def test_groups_hold_every_text_once(lengths: list[int]) -> None:
+    found = [length for group in groups(lengths) for length in lengths[group]]
+    assert found == lengths
+
+
+def test_pairs_are_encoded_whole(tmp_path: Path) -> None:
+    tokenizer = TextTokenizer.load(spec_of(bert_folder(tmp_path)))
+    (result,) = tokenizer.tokenize_pairs([("a", TEXTS["words"])], TokenizeOptions(truncate=True))
+    assert result.num_tokens_before > LONG // 7 * 3
