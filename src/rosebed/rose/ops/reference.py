@@ -10,6 +10,13 @@ from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape, LayerN
 MIN_NORM = 1e-12
 """Least L2 norm divided by, as in torch.nn.functional.normalize: a zero vector stays zero."""
 
+MOST_SUMMED = 2
+"""Spans are summed row by row if they hold no more than this many times the tokens there are."""
+PIECE = 64
+"""Rows that are summed one after the other."""
+COLUMNS = 256
+"""Of the hidden states, that running totals are made of at a time."""
+
 
 def embed_layer_norm(
     input_ids: Tensor,
@@ -107,8 +114,55 @@ def pool(hidden_states: Tensor, spans: Tensor, mode: Pooling) -> Tensor:
         case Pooling.LAST:
             return hidden_states[spans[:, 1] - 1].float()
         case Pooling.MEAN:
-            # NOTE: reads the spans on the host; a CUDA graph needs a twin.
-            return torch.stack([hidden_states[start:end].float().mean(0) for start, end in spans.tolist()])
+            return _span_means(hidden_states, spans)
+
+
+def _span_means(hidden_states: Tensor, spans: Tensor) -> Tensor:
+    """float32[num_spans, hidden]: the mean of each span's rows, in time and memory that overlaps do not add to.
+
+    Spans that share few tokens are summed each; others are differences of running totals. NOTE: reads the spans on the
+    host; a CUDA graph needs a twin.
+    """
+    starts, ends = spans.long().unbind(1)
+    lengths = ends - starts
+    if int(lengths.sum()) <= MOST_SUMMED * len(hidden_states):
+        sums = _separate_sums(hidden_states.float(), starts, lengths)
+    else:
+        sums = _running_sums(hidden_states, starts, ends)
+    return sums / lengths.unsqueeze(1)
+
+
+def _separate_sums(hidden_states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+    """In pieces, then over the pieces: one long sum in float32 would lose digits."""
+    firsts = lengths.cumsum(0) - lengths
+    rows = torch.repeat_interleave(starts - firsts, lengths)  # int64[sum of lengths]: of all spans, end to end
+    rows += torch.arange(len(rows), device=rows.device)
+    num_pieces = (lengths + PIECE - 1) // PIECE
+    first_pieces = num_pieces.cumsum(0) - num_pieces
+    pieces = torch.repeat_interleave(firsts - PIECE * first_pieces, num_pieces)  # int64[all pieces]: where each starts
+    numbers = torch.arange(len(pieces), device=rows.device)
+    sums = F.embedding_bag(rows, hidden_states, pieces + PIECE * numbers, mode="sum")
+    return F.embedding_bag(numbers, sums, first_pieces, mode="sum")
+
+
+def _running_sums(hidden_states: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """In float64, in which totals over any sequence keep more digits than float32 has, some columns at a time.
+
+    Rows that are not finite must not spoil the spans that come after them, so they are counted, not added.
+    """
+    is_finite = hidden_states.isfinite().all(1, keepdim=True)
+    num_spoilt = _running_totals((~is_finite).long())
+    sums = [
+        (totals[ends] - totals[starts]).float()
+        for columns in hidden_states.split(COLUMNS, dim=1)
+        for totals in [_running_totals(torch.where(is_finite, columns, 0).double())]
+    ]
+    return torch.cat(sums, dim=1).masked_fill(num_spoilt[ends] != num_spoilt[starts], torch.nan)
+
+
+def _running_totals(x: Tensor) -> Tensor:
+    """[len(x) + 1, width]; row i sums the first i rows."""
+    return F.pad(x.cumsum(0), (0, 0, 1, 0))
 
 
 def finalize_dense(vectors: Tensor, dimensions: Tensor, normalize: Tensor) -> tuple[Tensor, Tensor]:
