@@ -1,15 +1,20 @@
 """Hostile requests over real gRPC: each is refused by name, on both calls, and the next request is unharmed."""
 
+import asyncio
+import logging
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
-from tulip_live import failed_call, live
+from tulip_live import RECEIVE_ANYTHING, failed_call, live
 
+from rosebed.core.outputs import OutputSpec, RowsPer
+from rosebed.core.types import OutputKind
 from rosebed.proto.codec import request_message
-from rosebed.proto.rosebed_pb2 import EmbedRequest
-from rosebed.testing import FakeEngine, fake_sequence
+from rosebed.proto.rosebed_pb2 import EmbedRequest, StreamRequest
+from rosebed.proto.rosebed_pb2_grpc import TulipStub
+from rosebed.testing import FakeEngine, fake_info, fake_sequence
 
 I32 = 2**31 - 1
 
@@ -53,6 +58,17 @@ HOSTILE: dict[str, tuple[dict[str, Any], str, str]] = {
     "an output of another model": ({"outputs": [1, 4]}, "wrong_model_kind", "outputs"),
     "no dimensions": ({"dimensions": 0}, "invalid_input", "dimensions"),
     "more dimensions than there are": ({"dimensions": 9}, "invalid_input", "dimensions"),
+    "more outputs than there are": ({"outputs": [1] * 5}, "invalid_input", "outputs"),
+    "more spans than a batch holds": (
+        {"span_counts": _int32(1, 300), "span_offsets": _int32(*[0, 1] * 301)},
+        "invalid_input",
+        "sequences[1]",
+    ),
+    "more spans than the queue holds": (
+        {"span_counts": _int32(1, 1000), "span_offsets": _int32(*[0, 1] * 1001)},
+        "payload_too_large",
+        "",
+    ),
     "another model's tokens": ({"fingerprint": "other"}, "fingerprint_mismatch", ""),
     "an unknown lane": ({"lane": 7}, "invalid_input", "lane"),
     "a sequence over the limit": (
@@ -72,6 +88,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
 }
 
+LIMITS: dict[str, Any] = {"max_request_sequences": 10, "max_queued_tokens": 1500, "max_queued_spans": 1000}
+
 
 def _hostile(name: str) -> EmbedRequest:
     fields: dict[str, Any] = {"request_id": 1, "token_ids": _int32(1, 2, 3, 4, 5), "lengths": _int32(3, 2)}
@@ -79,7 +97,7 @@ def _hostile(name: str) -> EmbedRequest:
 
 
 async def test_each_is_refused_by_name() -> None:
-    async with live(FakeEngine(), max_request_sequences=10, max_queued_tokens=1500) as tulip:
+    async with live(FakeEngine(), **LIMITS) as tulip:
         good = [fake_sequence([1, 2, 3])]
         for name, (_, code, param) in HOSTILE.items():
             status, metadata, details = await failed_call(tulip.stub.Embed(_hostile(name)))
@@ -90,7 +108,7 @@ async def test_each_is_refused_by_name() -> None:
 
 
 async def test_each_is_refused_by_name_on_a_stream() -> None:
-    async with live(FakeEngine(), max_request_sequences=10, max_queued_tokens=1500) as tulip, tulip.stream() as stream:
+    async with live(FakeEngine(), **LIMITS) as tulip, tulip.stream() as stream:
         good = [fake_sequence([1, 2, 3])]
         for number, (name, (_, code, param)) in enumerate(HOSTILE.items(), start=10):
             message = _hostile(name)
@@ -115,20 +133,68 @@ async def test_extreme_timeouts(timeout_ns: int) -> None:
             tulip.check(good, await tulip.embed(good, timeout_ns=timeout_ns))
 
 
+@pytest.mark.parametrize("name", ["Embed", "EmbedStream"])
 @pytest.mark.parametrize(
     "payload",
     [
         pytest.param(b"\xff", id="a broken tag"),
         pytest.param(b"\x0a\xff\xff\xff\xff\x0f", id="a length beyond the end"),
+        pytest.param(b"\x62\x02\xff\xff\x0a\xff", id="text that is not UTF-8"),
         pytest.param(bytes(100), id="zeros"),
+        pytest.param(b"\x1a\x00" * 5_500_000, id="millions of parts"),
     ],
 )
-async def test_bytes_that_are_no_message(payload: bytes) -> None:
-    async with live(FakeEngine()) as tulip:
-        call = tulip.channel.unary_unary(
-            "/rosebed.v1.Tulip/Embed", request_serializer=bytes, response_deserializer=bytes
-        )
-        status, _, _ = await failed_call(call(payload))
-        assert status is not grpc.StatusCode.OK
+async def test_bytes_that_are_no_message(name: str, payload: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with live(FakeEngine(), max_message_bytes=64 << 20) as tulip:
+        channel: Any = tulip.channel
+        make = channel.unary_unary if name == "Embed" else channel.stream_stream
+        call = make(f"/rosebed.v1.Tulip/{name}", request_serializer=bytes, response_deserializer=bytes)
+        ended = call(payload) if name == "Embed" else call(iter([payload])).read()
+        status, metadata, _ = await failed_call(ended)
+        assert (status, metadata["rosebed-code"]) == (grpc.StatusCode.INVALID_ARGUMENT, "invalid_input")
         good = [fake_sequence([1, 2, 3])]
         tulip.check(good, await tulip.embed(good))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_client_text_is_not_repeated_whole() -> None:
+    async with live(FakeEngine()) as tulip:
+        message = request_message([fake_sequence([1])], request_id=1, fingerprint="é" * 500_000)
+        _, _, details = await failed_call(tulip.stub.Embed(message))
+        assert len(details) < 300
+        assert "(500000 characters)" in details
+
+
+async def _write(call: Any, message: StreamRequest, *, times: int) -> None:
+    for _ in range(times):
+        await call.write(message)
+
+
+async def test_a_client_that_reads_no_refusal_is_read_no_more() -> None:
+    async with live(FakeEngine(), max_unsent_bytes=1 << 20) as tulip:
+        call: Any = tulip.channel.stream_stream(
+            "/rosebed.v1.Tulip/EmbedStream", request_serializer=StreamRequest.SerializeToString
+        )()
+        bad = StreamRequest(embed=EmbedRequest(request_id=1, lane=7), also=[StreamRequest()] * 8000)  # pyright: ignore[reportArgumentType]
+        # 2.4 million refusals; flow control lets a few messages wait in buffers.
+        done, _ = await asyncio.wait([asyncio.ensure_future(_write(call, bad, times=300))], timeout=2)
+        assert not done
+        call.cancel()
+        good = [fake_sequence([1, 2, 3])]
+        tulip.check(good, await tulip.embed(good))
+
+
+async def test_a_client_that_leaves_amid_its_answer_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    dense = OutputSpec(rows_per=RowsPer.SPAN, dim=4096)
+    async with live(FakeEngine(fake_info(outputs={OutputKind.DENSE: dense}))) as tulip:
+        for number in range(20):
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{tulip.server.port}", RECEIVE_ANYTHING) as channel:
+                call: Any = TulipStub(channel).EmbedStream()
+                for request_id in range(20):
+                    request = request_message([fake_sequence([request_id])] * 60, request_id=request_id)
+                    await call.write(StreamRequest(embed=request))
+                if number % 2:
+                    await call.read()
+        good = [fake_sequence([1, 2, 3])]
+        tulip.check(good, await tulip.embed(good))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

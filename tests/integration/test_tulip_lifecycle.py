@@ -158,6 +158,8 @@ async def test_a_stalled_step_makes_the_server_not_ready_until_it_ends() -> None
     async with live(engine, stall_factor=1, stall_floor_s=0.01) as tulip:
         watcher = _stub(HealthStub, tulip.channel).Watch(HealthCheckRequest())
         assert (await watcher.read()).status == SERVING
+        for _ in range(4):  # short steps, so that a long one is not expected
+            await tulip.embed([fake_sequence([1])])
         long = asyncio.ensure_future(tulip.embed([fake_sequence([1] * 120)]))
         assert (await watcher.read()).status == NOT_SERVING
         assert not long.done()
@@ -176,6 +178,23 @@ async def test_no_progress_is_fatal() -> None:
         assert reasons == ["no progress for 1 s"]
         assert await _health(tulip.channel) == NOT_SERVING
         hanging.cancel()
+
+
+async def test_a_long_step_that_was_to_be_expected_is_not_fatal() -> None:
+    async with live(FakeEngine(step_time=StepTime(per_token_s=0.004)), stall_factor=1, fatal_s=1) as tulip:
+        long = [fake_sequence([1] * 500)]
+        tulip.check(long, await tulip.embed(long))
+
+
+async def test_a_queue_of_one_token_serves_one() -> None:
+    async with live(FakeEngine(), max_queued_tokens=1) as tulip:
+        await tulip.embed([fake_sequence([1])])
+
+
+async def test_a_queue_that_holds_nothing_is_a_bad_setting() -> None:
+    with pytest.raises(ConfigError, match=r"--max-queued.*output_bytes"):
+        async with live(FakeEngine(), max_queued_output_bytes=1):
+            raise AssertionError("it started")
 
 
 async def test_a_blocked_loop_is_fatal() -> None:

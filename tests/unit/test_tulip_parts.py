@@ -22,11 +22,14 @@ from rosebed.tulip.watchdog import Verdict, judge
         {"chunk_bytes": 10},
         {"bulk_wait_s": -0.1},
         {"fatal_s": float("nan")},
+        {"bulk_wait_s": float("inf")},
+        {"stall_factor": float("inf")},
+        {"max_message_bytes": 1 << 31},
     ],
 )
 def test_a_bad_setting_names_itself(settings: dict[str, float]) -> None:
     name = next(iter(settings))
-    with pytest.raises(ConfigError, match=name):
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} should lie in"):
         TulipConfig(**settings)  # pyright: ignore[reportArgumentType]
 
 
@@ -92,7 +95,14 @@ def test_phases_of_a_gate() -> None:
         (11.9, 1, 0, Verdict.WELL),
         (12.1, 1, 0, Verdict.STALLED),
         (29.9, 1, 0, Verdict.STALLED),
-        (30.1, 100, 0, Verdict.LOST),
+        (39.9, 1, 0, Verdict.STALLED),
+        (40.1, 1, 0, Verdict.LOST),
+        (100, 10, 0, Verdict.WELL),
+        (129.9, 10, 0, Verdict.STALLED),
+        (130.1, 10, 0, Verdict.LOST),
+        (329.9, 0, 0, Verdict.STALLED),
+        (330.1, 0, 0, Verdict.LOST),
+        (0, 100, 30.1, Verdict.LOST),
         (0, 0, 30.1, Verdict.LOST),
     ],
 )

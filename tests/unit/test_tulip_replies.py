@@ -170,3 +170,21 @@ async def test_a_slow_reader_makes_the_stream_wait() -> None:
     wire.writer.close()
     await running
     assert wire.written == [[1], [2], [3]]
+
+
+async def test_small_replies_that_nobody_reads_count_too() -> None:
+    wire = Wire(max_unsent_bytes=100 << 10)
+    for number in range(100):
+        wire.writer.send(wire.reply(number))
+    waiting = asyncio.ensure_future(wire.writer.wait_for_room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    wire.writer.close()
+    await asyncio.gather(wire.writer.run(), waiting)
+    assert wire.forgotten == list(range(100))
+
+
+def test_a_finished_request_counts_what_it_keeps_alive() -> None:
+    state = _done([fake_sequence([1, 2, 3])] * 10)
+    rows = sum(rows.nbytes for rows in state.rows.values())
+    assert state.held_bytes > rows + 10 * (3 * 4 + 200)

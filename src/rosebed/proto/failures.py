@@ -11,6 +11,15 @@ from rosebed.proto.rosebed_pb2 import ItemError
 CODE_KEY = "rosebed-code"
 PARAM_KEY = "rosebed-param"
 RETRY_AFTER_KEY = "rosebed-retry-after-s"
+MAX_SHOWN = 100
+"""Characters of a client's own text that an error repeats."""
+
+
+def shown(text: str) -> str:
+    """`text` as an error shows it: quoted, and cut if it is long."""
+    if len(text) <= MAX_SHOWN:
+        return repr(text)
+    return f"{text[:MAX_SHOWN]!r}… ({len(text)} characters)"
 
 
 def error_item(error: RosebedError, index: int = 0) -> ItemError:

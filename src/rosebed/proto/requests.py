@@ -13,6 +13,7 @@ import numpy as np
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import ContextLengthExceeded, FingerprintMismatch, InvalidInput, WrongModelKind
 from rosebed.core.types import DENSE_ONLY, Int32Array, Lane, OutputKind, Sequence, whole_span
+from rosebed.proto.failures import shown
 from rosebed.proto.rosebed_pb2 import EmbedRequest
 
 _WIRE_INT = np.dtype("<i4")
@@ -85,7 +86,7 @@ def sequences_of(message: EmbedRequest, info: EngineInfo) -> tuple[Sequence, ...
     """
     if message.fingerprint and message.fingerprint != info.fingerprint:
         raise FingerprintMismatch(
-            f"the request was made for model {message.fingerprint!r}, this replica holds {info.fingerprint!r}"
+            f"the request was made for model {shown(message.fingerprint)}, this replica holds {info.fingerprint!r}"
         )
     outputs = _outputs(message, info)
     dimensions = _dimensions(message, info, outputs)
@@ -95,7 +96,7 @@ def sequences_of(message: EmbedRequest, info: EngineInfo) -> tuple[Sequence, ...
     ends = _token_ends(lengths, len(token_ids), info.max_length)
     _check_range(token_ids, "token_ids", limit=info.vocab_size, ends=ends)
     token_types = _token_types(message, info, ends)
-    spans = _spans(message, lengths)
+    spans = _spans(message, lengths, most=info.limits.spans)
     starts = [0, *ends]
     return tuple(
         Sequence(
@@ -115,6 +116,8 @@ def sequences_of(message: EmbedRequest, info: EngineInfo) -> tuple[Sequence, ...
 def _outputs(message: EmbedRequest, info: EngineInfo) -> frozenset[OutputKind]:
     if not message.outputs:
         wanted = DENSE_ONLY
+    elif len(message.outputs) > len(OutputKind):
+        raise InvalidInput(f"outputs holds {len(message.outputs)} kinds, there are {len(OutputKind)}", param="outputs")
     else:
         try:
             wanted = frozenset(OutputKind(int(kind)) for kind in message.outputs)
@@ -192,8 +195,8 @@ def _token_types(message: EmbedRequest, info: EngineInfo, ends: list[int]) -> In
     return token_types
 
 
-def _spans(message: EmbedRequest, lengths: list[int]) -> list[Int32Array]:
-    """Each sequence's pool spans: int32[num_spans, 2] each."""
+def _spans(message: EmbedRequest, lengths: list[int], *, most: int) -> list[Int32Array]:
+    """Each sequence's pool spans: int32[num_spans, 2] each, no more than `most`."""
     if not message.span_counts and not message.span_offsets:
         if len(lengths) == 1:
             return [whole_span(lengths[0])]
@@ -202,7 +205,7 @@ def _spans(message: EmbedRequest, lengths: list[int]) -> list[Int32Array]:
         return list(whole)
     counts = _int32(message.span_counts, "span_counts")
     spans = _int32(message.span_offsets, "span_offsets")
-    _check_span_counts(counts, num_sequences=len(lengths), num_offsets=len(spans))
+    _check_span_counts(counts, num_sequences=len(lengths), num_offsets=len(spans), most=most)
     spans = spans.reshape(-1, 2)
     owners = np.repeat(np.arange(len(counts)), counts)
     wrong = (spans[:, 0] < 0) | (spans[:, 0] >= spans[:, 1]) | (spans[:, 1] > np.array(lengths)[owners])
@@ -217,7 +220,7 @@ def _spans(message: EmbedRequest, lengths: list[int]) -> list[Int32Array]:
     return np.split(spans, np.cumsum(counts)[:-1])
 
 
-def _check_span_counts(counts: Int32Array, *, num_sequences: int, num_offsets: int) -> None:
+def _check_span_counts(counts: Int32Array, *, num_sequences: int, num_offsets: int, most: int) -> None:
     if len(counts) != num_sequences:
         raise InvalidInput(f"span_counts holds {len(counts)} counts for {num_sequences} sequences", param="span_counts")
     if counts.min() < 1:
@@ -228,4 +231,10 @@ def _check_span_counts(counts: Int32Array, *, num_sequences: int, num_offsets: i
         raise InvalidInput(
             f"span_counts sum to {total}, but span_offsets holds {num_offsets} numbers, not {2 * total}",
             param="span_counts",
+        )
+    if counts.max() > most:
+        index = int(counts.argmax())
+        raise InvalidInput(
+            f"span_counts: sequences[{index}] has {counts[index]} spans, at most {most} are taken",
+            param=f"sequences[{index}]",
         )

@@ -36,33 +36,36 @@ class TulipConfig:
     stall_floor_s: float = 2.0
     """… plus this: then the server is not ready until the step ends."""
     fatal_s: float = 30.0
-    """A step, or the event loop itself, without progress for this long ends the process."""
+    """The process ends when its event loop makes no progress for this long, or a step for this long and stall_factor
+    times its predicted time."""
     metrics_port: int | None = None
     """Port of a Prometheus endpoint, 0 for a free one; None serves none."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        if not self.host:
+            raise ConfigError("--host should be an address or unix:PATH, not empty")
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise ConfigError(f"{name} should be at least {least}, not {value!r}")
-        for name in ("port", "metrics_port"):
-            if (getattr(self, name) or 0) > 65_535:
-                raise ConfigError(f"{name} should be at most 65535, not {getattr(self, name)}")
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"--{name.replace('_', '-')} should lie in [{least}, {most}], not be {value!r}")
 
 
-_LEAST = {
-    "port": 0,
-    "max_queued_tokens": 1,
-    "max_queued_sequences": 1,
-    "max_queued_spans": 1,
-    "max_queued_output_bytes": 1,
-    "max_request_sequences": 1,
-    "max_message_bytes": 1024,
-    "chunk_bytes": 1024,
-    "max_unsent_bytes": 1024,
-    "bulk_wait_s": 0,
-    "stall_factor": 1,
-    "stall_floor_s": 0,
-    "fatal_s": 1,
-    "metrics_port": 0,
+_MOST = 1 << 62
+_MOST_S = 86_400
+_INT32 = (1 << 31) - 1  # gRPC's limit on its limit
+_RANGES = {
+    "port": (0, 65_535),
+    "max_queued_tokens": (1, _MOST),
+    "max_queued_sequences": (1, _MOST),
+    "max_queued_spans": (1, _MOST),
+    "max_queued_output_bytes": (1, _MOST),
+    "max_request_sequences": (1, _INT32),
+    "max_message_bytes": (1024, _INT32),
+    "chunk_bytes": (1024, _INT32),
+    "max_unsent_bytes": (1024, _MOST),
+    "bulk_wait_s": (0, _MOST_S),
+    "stall_factor": (1, 1_000_000),
+    "stall_floor_s": (0, _MOST_S),
+    "fatal_s": (1, _MOST_S),
+    "metrics_port": (0, 65_535),
 }

@@ -11,6 +11,7 @@ import grpc
 from grpc_health.v1.health_pb2 import DESCRIPTOR, HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer as HealthServicerBase
 
+from rosebed.proto.codec import shown
 from rosebed.tulip.readiness import Gate, Readiness
 
 HEALTH_NAME: str = DESCRIPTOR.services_by_name["Health"].full_name
@@ -25,7 +26,7 @@ class HealthServicer(HealthServicerBase):
 
     async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:  # noqa: N802
         if request.service not in self._services:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {shown(request.service)} here")
         return self._status(request.service)
 
     async def Watch(self, request: HealthCheckRequest, context: Any) -> None:  # noqa: N802

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from rosebed.core.engine import EngineInfo
-from rosebed.core.errors import InvalidInput, RosebedError
+from rosebed.core.engine import Engine
+from rosebed.core.errors import InvalidInput, PayloadTooLarge, RosebedError
 from rosebed.proto.codec import lane_of, sequences_of
 from rosebed.proto.rosebed_pb2 import EmbedRequest
 from rosebed.tulip.config import TulipConfig
@@ -50,9 +50,9 @@ class Intake:
     """Where requests enter."""
 
     def __init__(
-        self, info: EngineInfo, config: TulipConfig, *, step_loop: StepLoop, gate: Gate, metrics: TulipMetrics
+        self, engine: Engine, config: TulipConfig, *, step_loop: StepLoop, gate: Gate, metrics: TulipMetrics
     ) -> None:
-        self._info = info
+        self._engine = engine
         self._config = config
         self._step_loop = step_loop
         self._gate = gate
@@ -75,13 +75,9 @@ class Intake:
         self, message: EmbedRequest, on_done: Callable[[RequestState], None], time_remaining_s: float | None
     ) -> Ticket:
         self._gate.require_open()
-        num_sequences = len(message.lengths) // 4
-        if num_sequences > self._config.max_request_sequences:
-            raise InvalidInput(
-                f"the request holds {num_sequences} sequences, at most {self._config.max_request_sequences} are taken",
-                param="lengths",
-            )
-        sequences = sequences_of(message, self._info)
+        self._check_size(message)
+        # Not kept: warming up decides the batch limits.
+        sequences = sequences_of(message, self._engine.info)
         timeout_ns = _tighter(message.timeout_ns, time_remaining_s)
         ticket = Ticket(self._step_loop, on_done)
         state = self._step_loop.scheduler.submit(
@@ -91,6 +87,17 @@ class Intake:
         self._step_loop.wake()
         return ticket
 
+    def _check_size(self, message: EmbedRequest) -> None:
+        """Refuse what could not be queued before it is unpacked, which takes time in proportion."""
+        num_sequences = len(message.lengths) // 4
+        if num_sequences > self._config.max_request_sequences:
+            raise InvalidInput(
+                f"the request holds {num_sequences} sequences, at most {self._config.max_request_sequences} are taken",
+                param="lengths",
+            )
+        _check_amount(len(message.token_ids) // 4, "tokens", self._config.max_queued_tokens)
+        _check_amount(len(message.span_offsets) // 8, "spans", self._config.max_queued_spans)
+
 
 def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
     """The shorter of both limits in ns; 0 for none."""
@@ -98,3 +105,8 @@ def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
         return timeout_ns
     remaining_ns = max(1, int(time_remaining_s * 1e9))
     return min(timeout_ns, remaining_ns) if timeout_ns else remaining_ns
+
+
+def _check_amount(amount: int, quantity: str, most: int) -> None:
+    if amount > most:
+        raise PayloadTooLarge(f"the request holds {amount} {quantity}, this server queues at most {most}")

@@ -15,6 +15,9 @@ from rosebed.tulip.cost import Cost
 NEVER = 1 << 63
 """A deadline in nanoseconds that no clock reaches."""
 
+SEQUENCE_BYTES = 512
+"""Memory of one sequence's objects, about; tokens and token types, and spans, take 8 bytes each on top."""
+
 
 class RequestState:
     """What is left of one request, and where its rows go."""
@@ -74,6 +77,12 @@ class RequestState:
             if kind is OutputKind.DENSE:
                 dim = self.sequences[0].dimensions or dim
             self.rows[kind] = np.empty((starts[-1], dim), np.float32)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the answer, and of what it answers, which lives as long."""
+        rows = sum(rows.nbytes for rows in self.rows.values())
+        return rows + SEQUENCE_BYTES * len(self.sequences) + 8 * (self.total_cost.tokens + self.total_cost.spans)
 
     def cost(self, first: int, stop: int) -> Cost:
         """What the sequences [first, stop) cost."""

@@ -12,22 +12,20 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_NAME
 from grpc_reflection.v1alpha.reflection import enable_server_reflection
 
 from rosebed.core.engine import Engine, EngineInfo
-from rosebed.core.errors import ConfigError, RosebedError
+from rosebed.core.errors import ConfigError, PayloadTooLarge, RosebedError
 from rosebed.core.types import Sequence, whole_span
-from rosebed.proto.rosebed_pb2 import DESCRIPTOR
-from rosebed.proto.rosebed_pb2_grpc import add_TulipServicer_to_server
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.exposition import MetricsEndpoint, TulipCollector
 from rosebed.tulip.health import HEALTH_NAME, HealthServicer
 from rosebed.tulip.intake import Intake
 from rosebed.tulip.metrics import TulipMetrics
+from rosebed.tulip.predictor import token_bucket
 from rosebed.tulip.readiness import Gate
 from rosebed.tulip.request import RequestState
-from rosebed.tulip.servicer import TulipServicer
+from rosebed.tulip.servicer import SERVICE_NAME, TulipServicer
 from rosebed.tulip.step_loop import StepLoop
 from rosebed.tulip.watchdog import Watchdog, exit_process
 
-SERVICE_NAME: str = DESCRIPTOR.services_by_name["Tulip"].full_name
 MIN_PING_INTERVAL_MS = 5000
 """Gateways ping idle streams to notice a lost host; grpc's own limit of five minutes would cut them off."""
 
@@ -74,7 +72,7 @@ class TulipServer:
         self._parts = await self._listen()
         try:
             await asyncio.to_thread(self._engine.warm_up)
-            await first_inference(self._parts.step_loop, self._engine.info)
+            await first_inference(self._parts.step_loop, self._engine.info, self._config)
         except BaseException:
             await self.stop(0)
             raise
@@ -121,10 +119,8 @@ class TulipServer:
         return fail
 
     def _add_services(self, server: grpc.aio.Server, step_loop: StepLoop) -> None:
-        info = self._engine.info
-        intake = Intake(info, self._config, step_loop=step_loop, gate=self._gate, metrics=self._metrics)
-        servicer = TulipServicer(self._engine, self._config, intake=intake, gate=self._gate)
-        add_TulipServicer_to_server(servicer, server)
+        intake = Intake(self._engine, self._config, step_loop=step_loop, gate=self._gate, metrics=self._metrics)
+        TulipServicer(self._engine, self._config, intake=intake, gate=self._gate).add_to(server)
         add_HealthServicer_to_server(HealthServicer(self._gate, (SERVICE_NAME,)), server)
         enable_server_reflection((SERVICE_NAME, HEALTH_NAME, REFLECTION_NAME), server)
 
@@ -164,16 +160,24 @@ def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
         raise ConfigError(f"cannot listen on {address}: {error}") from error
 
 
-async def first_inference(step_loop: StepLoop, info: EngineInfo) -> None:
-    """Run one sequence, with every output the model has, all the way through the scheduler; raises why it failed."""
+async def first_inference(step_loop: StepLoop, info: EngineInfo, config: TulipConfig) -> None:
+    """Run one sequence, with every output the model has, all the way through the scheduler; raises why it failed.
+
+    Its time is the first that predictions are made from, so it is as long as the shortest steps that count as one.
+    """
     done: asyncio.Future[RequestState] = asyncio.get_running_loop().create_future()
-    num_tokens = min(8, info.max_length, info.vocab_size)
+    num_tokens = min(token_bucket(1), info.max_length, config.max_queued_tokens)
     sequence = Sequence(
-        token_ids=np.arange(num_tokens, dtype=np.int32),
+        token_ids=np.arange(num_tokens, dtype=np.int32) % min(8, info.vocab_size),
         pool_spans=whole_span(num_tokens),
         outputs=frozenset(info.outputs),
     )
-    step_loop.scheduler.submit((sequence,), on_done=done.set_result)
+    try:
+        step_loop.scheduler.submit((sequence,), on_done=done.set_result)
+    except PayloadTooLarge as refusal:
+        raise ConfigError(
+            f"--max-queued-*: one sequence of {num_tokens} tokens would not fit: {refusal.message}"
+        ) from refusal
     step_loop.wake()
     state = await done
     error: RosebedError | None = state.failure or state.errors.get(0)

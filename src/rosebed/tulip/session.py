@@ -15,6 +15,9 @@ from rosebed.tulip.replies import refusal, responses
 from rosebed.tulip.request import RequestState
 from rosebed.tulip.writer import Reply, ReplyWriter
 
+PARTS_PER_TURN = 128
+"""Of the messages that one joins; taking these keeps the event loop busy for some milliseconds."""
+
 
 @dataclass(slots=True, eq=False)
 class OpenRequest:
@@ -47,12 +50,14 @@ class StreamSession:
         self._open: dict[int, OpenRequest] = {}
         self._ending = False
 
-    async def run(self, messages: AsyncIterator[StreamRequest]) -> None:
+    async def run(self, messages: AsyncIterator[StreamRequest | InvalidInput]) -> None:
         """Serve until the client ends the stream or the server stops, and everything taken is answered.
 
-        Raises what reading raised. Cancelled (the client is gone), it abandons what is open.
+        A message that could not be read ends the stream, and is raised then, as is what reading raised. Cancelled (the
+        client is gone), it abandons what is open.
         """
         reader = asyncio.ensure_future(self._read(messages))
+        reader.add_done_callback(_retrieve)
         self._gate.add_listener(self._on_phase)
         try:
             await self._writer.run()
@@ -64,14 +69,23 @@ class StreamSession:
             for request in self._open.values():
                 request.cancel()
 
-    async def _read(self, messages: AsyncIterator[StreamRequest]) -> None:
+    async def _read(self, messages: AsyncIterator[StreamRequest | InvalidInput]) -> None:
         try:
             async for message in messages:
-                for part in separated(message):
-                    self._receive(part)
-                await self._writer.wait_for_room()
+                if isinstance(message, InvalidInput):
+                    raise message
+                await self._receive_all(message)
         finally:
             self._end()
+
+    async def _receive_all(self, message: StreamRequest) -> None:
+        """Take what `message` joins, with a pause after each few, in which the other streams have their turn."""
+        for number, part in enumerate(separated(message), start=1):
+            self._receive(part)
+            if number % PARTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+                await self._writer.wait_for_room()
+        await self._writer.wait_for_room()
 
     def _receive(self, message: StreamRequest) -> None:
         match message.WhichOneof("message"):
@@ -94,12 +108,13 @@ class StreamSession:
             self._open[request_id] = OpenRequest(ticket)
 
     def _refuse(self, request_id: int, error: RosebedError) -> None:
-        self._writer.send(Reply(iter((refusal(request_id, error),)), 0, _nothing))
+        response = refusal(request_id, error)
+        self._writer.send(Reply(iter((response,)), response.ByteSize(), _nothing))
 
     def _finish(self, request_id: int, state: RequestState) -> None:
         reply = Reply(
             responses(request_id, state, chunk_bytes=self._chunk_bytes),
-            num_bytes=sum(rows.nbytes for rows in state.rows.values()),
+            num_bytes=state.held_bytes,
             on_written=partial(self._forget, request_id),
         )
         self._open[request_id].reply = reply
@@ -130,3 +145,9 @@ class StreamSession:
 
 def _nothing() -> None:
     """A refusal is no open request, so there is nothing to forget."""
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Its failure is either raised by `run`, or of no interest: then it should not be logged as forgotten."""
+    if not task.cancelled():
+        task.exception()

@@ -30,8 +30,13 @@ class Verdict(Enum):
 
 
 def judge(step_age_s: float, predicted_s: float, heartbeat_age_s: float, config: TulipConfig) -> Verdict:
-    """`step_age_s` is how long the engine has worked on its oldest step, 0 with none in flight."""
-    if max(step_age_s, heartbeat_age_s) >= config.fatal_s:
+    """`step_age_s` is how long the engine has worked on its oldest step, 0 with none in flight.
+
+    A long sequence on a CPU rightly takes minutes, so what is fatal follows the prediction, as what is overdue does.
+    `predicted_s` is 0 for the very first step: that may take as long as a lost one.
+    """
+    fatal_step_s = config.stall_factor * (predicted_s or config.fatal_s) + config.fatal_s
+    if heartbeat_age_s >= config.fatal_s or step_age_s >= fatal_step_s:
         return Verdict.LOST
     if step_age_s >= config.stall_factor * predicted_s + config.stall_floor_s:
         return Verdict.STALLED
@@ -85,16 +90,19 @@ class Watchdog:
     def _watch(self) -> None:
         stalled = False
         while not self._stopped.wait(PERIOD_S):
-            verdict = self._look()
+            heartbeat_age_s = self.heartbeat_age_s
+            step_age_s, predicted_s = self._look()
+            verdict = judge(step_age_s, predicted_s, heartbeat_age_s, self._config)
             if verdict is Verdict.LOST:
-                self._on_fatal(f"no progress for {self._config.fatal_s:g} s")
+                self._on_fatal(f"no progress for {max(step_age_s, heartbeat_age_s):.0f} s")
                 return
             if stalled != (verdict is Verdict.STALLED):
                 stalled = not stalled
                 self._loop.call_soon_threadsafe(self._on_stall, stalled)
 
-    def _look(self) -> Verdict:
+    def _look(self) -> tuple[float, float]:
+        """Age and predicted time of the running step in seconds; zeros if there is none."""
         step = self._scheduler.oldest_step()
-        age_s = 0.0 if step is None else (time.monotonic_ns() - step.started_ns) / 1e9
-        predicted_s = 0.0 if step is None else step.predicted_ns / 1e9
-        return judge(age_s, predicted_s, self.heartbeat_age_s, self._config)
+        if step is None:
+            return 0.0, 0.0
+        return (time.monotonic_ns() - step.started_ns) / 1e9, step.predicted_ns / 1e9

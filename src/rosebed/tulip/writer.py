@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from rosebed.proto.codec import joined
 from rosebed.proto.rosebed_pb2 import EmbedResponse
 
+REPLY_BYTES = 1024
+"""Memory of a reply's own objects, about: small answers, and refusals, are limited by this."""
+
 
 @dataclass(slots=True, eq=False)
 class Reply:
@@ -16,7 +19,7 @@ class Reply:
     responses: Iterator[EmbedResponse]
     """What is still to be written; ends with the one that has `last` set."""
     num_bytes: int
-    """Memory it holds until it is written."""
+    """Memory it holds until it is written, `REPLY_BYTES` aside."""
     on_written: Callable[[], None]
     """Called when the last response is written."""
     wanted: bool = True
@@ -42,7 +45,7 @@ class ReplyWriter:
     def send(self, reply: Reply) -> None:
         """Queue a reply: it goes out in the next iteration of the loop at the earliest, with what else is queued."""
         self._replies.append(reply)
-        self._change_unsent(reply.num_bytes)
+        self._change_unsent(REPLY_BYTES + reply.num_bytes)
         self._work.set()
 
     async def wait_for_room(self) -> None:
@@ -72,13 +75,13 @@ class ReplyWriter:
         while self._replies and num_bytes < self._chunk_bytes:
             reply = self._replies.popleft()
             if not reply.wanted:
-                self._change_unsent(-reply.num_bytes)
+                self._change_unsent(-REPLY_BYTES - reply.num_bytes)
                 continue
             response = next(reply.responses)
             taken.append(response)
             num_bytes += response.ByteSize()
             if response.last:
-                self._change_unsent(-reply.num_bytes)
+                self._change_unsent(-REPLY_BYTES - reply.num_bytes)
                 reply.on_written()
             else:
                 self._replies.append(reply)
