@@ -142,7 +142,7 @@ def test_malformed_modules_are_refused(tmp_path: Path, value: object) -> None:
         read(tmp_path, minilm(**{"modules.json": value}))
 
 
-@pytest.mark.parametrize("path", ["../other", "/etc", "1_Pooling/../../x"])
+@pytest.mark.parametrize("path", ["../other", "/etc", "1_Pooling/../../x", "a\0b", "\ud800"])
 def test_a_stage_outside_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     entries = modules(("sentence_transformers.models.Transformer", ""), ("sentence_transformers.models.Pooling", path))
     with pytest.raises(CheckpointError, match="leads out of the model folder"):

@@ -371,6 +371,11 @@ def test_other_tasks_are_refused(tmp_path: Path) -> None:
         ({"hidden_size": True}, "hidden_size should be a positive integer, not True"),
         ({"vocab_size": 0}, "vocab_size should be a positive integer, not 0"),
         ({"vocab_size": 1.5}, "vocab_size should be a positive integer, not 1.5"),
+        ({"hidden_size": 10**9}, "hidden_size should be at most 131072, not 1000000000"),
+        ({"vocab_size": 10**9}, "vocab_size should be at most 16777216, not 1000000000"),
+        ({"type_vocab_size": -1}, "type_vocab_size should be at least 0, not -1"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings should be at least 1, not 0"),
+        ({"model_type": "roberta", "pad_token_id": -5}, "pad_token_id should be at least 0, not -5"),
         ({"type_vocab_size": "2"}, "type_vocab_size should be a whole number, not '2'"),
         ({"max_position_embeddings": "512"}, "max_position_embeddings should be a whole number, not '512'"),
         ({"model_type": "roberta", "max_position_embeddings": 2}, "leaves no position for a token"),
@@ -415,6 +420,22 @@ def test_distilbert_calls_its_width_dim(tmp_path: Path) -> None:
 )
 def test_malformed_settings_name_file_and_key(tmp_path: Path, name: str, value: object, match: str) -> None:
     refuse(tmp_path, minilm(**{name: value}), f"{name}: {match}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "flag"),
+    [
+        ({"pooling": ["cls"]}, "--pooling"),
+        ({"pooling": 1}, "--pooling"),
+        ({"max_length": "5"}, "--max-length"),
+        ({"max_length": True}, "--max-length"),
+        ({"matryoshka": None}, "--matryoshka"),
+        ({"matryoshka": ["any"]}, "--matryoshka"),
+    ],
+)
+def test_overrides_of_a_wrong_type(tmp_path: Path, overrides: dict[str, Any], flag: str) -> None:
+    with pytest.raises(ConfigError, match=f"{flag} should be"):
+        resolve(tmp_path, minilm(), **overrides)
 
 
 def test_do_lower_case(tmp_path: Path) -> None:

@@ -101,12 +101,18 @@ def read_json(path: Path) -> Json | None:
     return value
 
 
+def leads_out(path: str) -> bool:
+    """Whether `path`, as one of the checkpoint's files writes it, is anything but a plain place in the folder."""
+    pure = PurePosixPath(path)
+    return pure.is_absolute() or ".." in pure.parts or not path.isprintable()
+
+
 def _read(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
@@ -139,12 +145,13 @@ def _read_stages(folder: Path) -> tuple[ModuleStage, ...]:
 
 
 def _stage(folder: Path, entry: Json) -> ModuleStage:
-    type_name, path = entry["type"], PurePosixPath(entry["path"])
-    if not isinstance(type_name, str):
-        raise TypeError(f"type is {type_name!r}")
-    if path.is_absolute() or ".." in path.parts:
-        raise CheckpointError(f"{folder / 'modules.json'}: path {entry['path']!r} leads out of the model folder")
-    subfolder = "" if path == PurePosixPath() else str(path)
+    type_name, path = entry["type"], entry["path"]
+    for key, value in (("type", type_name), ("path", path)):
+        if not isinstance(value, str):
+            raise TypeError(f"{key} is {value!r}")
+    if leads_out(path):
+        raise CheckpointError(f"{folder / 'modules.json'}: path {path!r} leads out of the model folder")
+    subfolder = "" if PurePosixPath(path) == PurePosixPath() else str(PurePosixPath(path))
     return ModuleStage(type_name, subfolder, read_json(folder / subfolder / "config.json") or {})
 
 

@@ -30,7 +30,7 @@ def max_length(files: CheckpointFiles, model_type: str, override: int | None) ->
 def usable_positions(config: Json, model_type: str) -> int:
     """Most tokens the position table or rotary range covers (8194 rows of XLM-RoBERTa are 8192 tokens)."""
     rows = optional_number(config, "max_position_embeddings", file="config.json")
-    if rows is None or rows < 1:
+    if rows is None:
         return NO_POSITION_LIMIT
     usable = rows - _unused_rows(config, model_type)
     if usable < 1:
@@ -49,8 +49,8 @@ def _unused_rows(config: Json, model_type: str) -> int:
 def _candidates(files: CheckpointFiles, override: int | None) -> list[tuple[str, int | None]]:
     if override is not None and override < 1:
         raise ConfigError(f"--max-length should be at least 1, not {override}")
-    max_seq_length = _positive(files.sentence_bert_config, "max_seq_length", files.sentence_bert_file)
-    model_max_length = _positive(files.tokenizer_config, "model_max_length", "tokenizer_config.json")
+    max_seq_length = optional_number(files.sentence_bert_config, "max_seq_length", file=files.sentence_bert_file)
+    model_max_length = optional_number(files.tokenizer_config, "model_max_length", file="tokenizer_config.json")
     if model_max_length is not None and model_max_length >= UNSET_MODEL_MAX_LENGTH:
         model_max_length = None
     return [
@@ -58,10 +58,3 @@ def _candidates(files: CheckpointFiles, override: int | None) -> list[tuple[str,
         (files.sentence_bert_file, max_seq_length),
         ("tokenizer_config.json", model_max_length),
     ]
-
-
-def _positive(values: Json, key: str, file: str) -> int | None:
-    value = optional_number(values, key, file=file)
-    if value is not None and value < 1:
-        raise CheckpointError(f"{file}: {key} should be at least 1, not {value}")
-    return value

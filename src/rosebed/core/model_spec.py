@@ -7,7 +7,7 @@ Source of the rules: the sentence-transformers and transformers configuration fo
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from rosebed.core.checkpoint import CheckpointFiles, Json
 from rosebed.core.errors import CheckpointError, ConfigError
@@ -25,6 +25,9 @@ _OPTIONAL_PROMPTS = frozenset({"query", "document"})
 """Names that sentence-transformers knows on every model, with an empty prompt where the checkpoint has none."""
 
 
+Matryoshka = Literal["declared", "any"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOverrides:
     """What the operator insists on; None leaves the checkpoint's word."""
@@ -33,7 +36,7 @@ class ModelOverrides:
     """cls, mean or last."""
     max_length: int | None = None
     """Most tokens of one sequence; clamped to the model's usable positions."""
-    matryoshka: Literal["declared", "any"] = "declared"
+    matryoshka: Matryoshka = "declared"
     """Where `dimensions` may be below the native size: as the checkpoint declares, or on any model."""
 
 
@@ -78,6 +81,7 @@ class ModelSpec:
 
 def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = ModelOverrides()) -> ModelSpec:
     """Decide everything. CheckpointError for what cannot be served, ConfigError for a bad override."""
+    _check_overrides(overrides)
     config = files.config
     architecture, model_type = _architecture(config)
     _check_task(files)
@@ -122,6 +126,17 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
     )
 
 
+def _check_overrides(overrides: ModelOverrides) -> None:
+    """Overrides made in Python, unlike those of the command line, hold whatever they were given."""
+    if overrides.pooling is not None and overrides.pooling not in tuple(Pooling):
+        raise ConfigError(f"--pooling should be {', '.join(Pooling)}, not {overrides.pooling!r}")
+    if overrides.matryoshka not in get_args(Matryoshka):
+        raise ConfigError(f"--matryoshka should be {' or '.join(get_args(Matryoshka))}, not {overrides.matryoshka!r}")
+    length = overrides.max_length
+    if type(length) not in (int, type(None)):
+        raise ConfigError(f"--max-length should be a whole number, not {length!r}")
+
+
 def _architecture(config: Json) -> tuple[str, str]:
     names, model_type = config.get("architectures"), config.get("model_type")
     if not isinstance(model_type, str) or not isinstance(names, list) or not names or not isinstance(names[0], str):
@@ -161,8 +176,6 @@ def _pooling(
     pipeline: Pipeline | None, config: Json, model_type: str, overrides: ModelOverrides
 ) -> tuple[Pooling, str]:
     if overrides.pooling is not None:
-        if overrides.pooling not in set(Pooling):
-            raise ConfigError(f"--pooling should be {', '.join(Pooling)}, not {overrides.pooling!r}")
         return Pooling(overrides.pooling), "--pooling"
     if pipeline is not None:
         return pipeline.pooling, pipeline.pooling_file

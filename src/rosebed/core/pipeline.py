@@ -121,7 +121,7 @@ _FLAGS = {
 def _pooling(stage: ModuleStage) -> Pooling:
     if not stage.config:
         raise CheckpointError(f"{stage.config_file} is missing, so nothing says how the model is pooled")
-    names = _mode_names(stage.config)
+    names = _mode_names(stage.config, stage.config_file)
     if len(names) != 1:
         raise CheckpointError(f"{stage.config_file}: one pooling mode is served, not {' + '.join(names)}")
     if names[0] not in _MODES:
@@ -129,9 +129,9 @@ def _pooling(stage: ModuleStage) -> Pooling:
     return _MODES[names[0]]
 
 
-def _mode_names(config: Json) -> list[str]:
+def _mode_names(config: Json, file: str) -> list[str]:
     """The modes asked for, in sentence-transformers' words; it takes the mean where a file names none."""
     named = config.get("pooling_mode")
     if named is not None:
         return [str(name) for name in named] if isinstance(named, list) else [str(named)]
-    return [mode for key, mode in _FLAGS.items() if config.get(key)] or ["mean"]
+    return [mode for key, mode in _FLAGS.items() if flag(config, key, default=False, file=file)] or ["mean"]

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from rosebed.core.checkpoint import read_json
+from rosebed.core.checkpoint import leads_out, read_json
 from rosebed.core.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -27,11 +27,19 @@ _REMAP_BYTES = 64 << 20
 """Bytes read of a mapped pickle before it is mapped anew (20 ms), which gives the memory back."""
 
 
+Shape = tuple[int, ...]
+
+
 class CheckpointTensors(Protocol):
     """Named tensors that are read when asked for."""
 
     @property
     def names(self) -> frozenset[str]: ...
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of every tensor, known before any is read."""
+        ...
 
     @property
     def origin(self) -> Path:
@@ -48,10 +56,11 @@ def open_tensors(folder: Path) -> CheckpointTensors:
     if (folder / SAFETENSORS_INDEX).is_file():
         weight_map = _read_index(folder)
         _warn_of_strays(folder, set(weight_map.values()))
-        return SafetensorsTensors(folder, weight_map)
+        return SafetensorsTensors(folder, weight_map, _shapes_in_shards(folder, weight_map))
     if (folder / SAFETENSORS).is_file():
         _warn_of_strays(folder, {SAFETENSORS})
-        return SafetensorsTensors(folder, dict.fromkeys(_tensor_names(folder / SAFETENSORS), SAFETENSORS))
+        shapes = _shapes_in(folder / SAFETENSORS)
+        return SafetensorsTensors(folder, dict.fromkeys(shapes, SAFETENSORS), shapes)
     if (folder / PICKLE).is_file():
         return PickledTensors(folder / PICKLE)
     raise CheckpointError(f"{folder} holds none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {PICKLE}: download the weights")
@@ -60,8 +69,9 @@ def open_tensors(folder: Path) -> CheckpointTensors:
 class SafetensorsTensors:
     """Tensors of safetensors files, each read through a mapping of its own."""
 
-    def __init__(self, folder: Path, weight_map: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, weight_map: Mapping[str, str], shapes: Mapping[str, Shape]) -> None:
         self.origin = folder
+        self.shapes = shapes
         self._weight_map = weight_map
 
     @property
@@ -86,6 +96,7 @@ class PickledTensors:
         self.origin = path
         self._tensors = load_pickle(path)
         self._bytes_read = 0
+        self.shapes: Mapping[str, Shape] = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     @property
     def names(self) -> frozenset[str]:
@@ -114,9 +125,20 @@ def load_pickle(path: Path) -> dict[str, Tensor]:
             f"{path} is damaged or holds more than tensors ({_first_line(error)}): download it again, "
             "or convert it to safetensors"
         ) from error
-    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{path} should hold a dictionary of tensors: convert it to safetensors")
+    if not isinstance(content, dict) or not all(_is_named_tensor(*item) for item in content.items()):
+        raise CheckpointError(f"{path} should hold a dictionary of names to plain tensors: convert it to safetensors")
     return content
+
+
+def _is_named_tensor(name: object, value: object) -> bool:
+    """Sparse, quantised and nested tensors, and those without values, are tensors too, but none that can be copied."""
+    return (
+        isinstance(name, str)
+        and isinstance(value, Tensor)
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not (value.is_quantized or value.is_nested)
+    )
 
 
 def _read_index(folder: Path) -> Mapping[str, str]:
@@ -125,29 +147,32 @@ def _read_index(folder: Path) -> Mapping[str, str]:
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise CheckpointError(f"{folder / SAFETENSORS_INDEX} has no 'weight_map' of tensor names to file names")
     for file in sorted(set(weight_map.values())):
+        if leads_out(file):
+            raise CheckpointError(f"{folder / SAFETENSORS_INDEX}: shard {file!r} leads out of the model folder")
         if not (folder / file).is_file():
             raise CheckpointError(
                 f"{folder} lacks the shard {file}, which {SAFETENSORS_INDEX} lists: download it again"
             )
-    return _checked_against_shards(folder, weight_map)
+    return weight_map
 
 
-def _checked_against_shards(folder: Path, weight_map: Mapping[str, str]) -> Mapping[str, str]:
-    held = {file: _tensor_names(folder / file) for file in set(weight_map.values())}
+def _shapes_in_shards(folder: Path, weight_map: Mapping[str, str]) -> Mapping[str, Shape]:
+    held = {file: _shapes_in(folder / file) for file in set(weight_map.values())}
     absent = sorted(name for name, file in weight_map.items() if name not in held[file])
     if absent:
         raise CheckpointError(
             f"{folder / weight_map[absent[0]]} lacks the tensor {absent[0]}, which {SAFETENSORS_INDEX} lists "
             f"({len(absent)} such in all): download the folder again"
         )
-    return weight_map
+    return {name: held[file][name] for name, file in weight_map.items()}
 
 
-def _tensor_names(path: Path) -> frozenset[str]:
+def _shapes_in(path: Path) -> dict[str, Shape]:
+    """From the file's header alone."""
     try:
         with safe_open(path, framework="pt") as file:
-            return frozenset(file.keys())
-    except SafetensorError as error:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118  (no dict)
+    except (SafetensorError, OSError) as error:
         raise _damaged(path, error) from error
 
 

@@ -24,9 +24,19 @@ def embedding_table(num_rows: int, width: int) -> nn.Embedding:
     return nn.Embedding.from_pretrained(torch.empty(num_rows, width))
 
 
-def fused_qkv(hidden_size: int, heads: HeadShape, *, bias: bool) -> nn.Linear:
+class FusedLinear(nn.Linear):
+    """Several of the checkpoint's products at once; each has its own rows of the weight, in order."""
+
+    def __init__(self, in_features: int, part_sizes: tuple[int, ...], *, bias: bool) -> None:
+        super().__init__(in_features, sum(part_sizes), bias=bias)
+        self.part_sizes = part_sizes
+
+
+def fused_qkv(hidden_size: int, heads: HeadShape, *, bias: bool) -> FusedLinear:
     """The product that makes queries, keys and values at once."""
-    return nn.Linear(hidden_size, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, bias=bias)
+    num_heads, num_kv_heads, head_dim = heads
+    part_sizes = (num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim)
+    return FusedLinear(hidden_size, part_sizes, bias=bias)
 
 
 def split_heads(qkv: Tensor, heads: HeadShape) -> tuple[Tensor, Tensor, Tensor]:

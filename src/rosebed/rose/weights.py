@@ -1,7 +1,8 @@
 """Fills a model built on `meta` from a checkpoint, tensor by tensor. Strict both ways.
 
-Every parameter must be found and every tensor must be used or be one that the architecture lists as ignorable. Memory
-peaks at the model in its own dtype plus one tensor: each parameter is allocated once, and copied into with conversion.
+Every parameter must be found and every tensor must be used or be one that the architecture lists as ignorable. Names
+and shapes are compared before anything is allocated. Memory peaks at the model in its own dtype plus one tensor: each
+parameter is allocated once, and copied into with conversion.
 """
 
 import logging
@@ -9,14 +10,15 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rosebed.core.errors import CheckpointError
-from rosebed.rose.checkpoint_tensors import CheckpointTensors
+from rosebed.rose.checkpoint_tensors import CheckpointTensors, Shape
+from rosebed.rose.layers import FusedLinear
 from rosebed.rose.models.base import Loadable
 
 _logger = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ class Source:
 
     parameter: str
     tensors: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    """What each of `tensors` has to have."""
 
 
 def load_weights(
@@ -61,6 +65,7 @@ def load_weights(
     """
     started = time.perf_counter()
     sources = match_names(model, tensors)
+    _check_shapes(sources, tensors)
     for source in sources:
         _set_parameter(model, source, tensors, dtype=dtype, device=device)
     model.to(device)  # the buffers; parameters are there already
@@ -79,7 +84,7 @@ def match_names(model: Loadable, tensors: CheckpointTensors) -> list[Source]:
     """Which tensors make which parameter. CheckpointError unless they cover the model and none is left over."""
     names, unprefixed = tensors.names, list(_sources(model))
     prefix = max(model.PREFIXES, key=lambda prefix: sum(prefix + name in names for name in _tensors_of(unprefixed)))
-    sources = [Source(source.parameter, tuple(prefix + name for name in source.tensors)) for source in unprefixed]
+    sources = [replace(source, tensors=tuple(prefix + name for name in source.tensors)) for source in unprefixed]
     needed = set(_tensors_of(sources))
     if missing := needed - names:
         raise CheckpointError(
@@ -95,11 +100,17 @@ def match_names(model: Loadable, tensors: CheckpointTensors) -> list[Source]:
 
 
 def _sources(model: Loadable) -> Iterator[Source]:
-    for parameter, _ in model.named_parameters():
+    for parameter, value in model.named_parameters():
         owner, _, leaf = parameter.rpartition(".")
         parent, dot, module = owner.rpartition(".")
         parts = model.FUSED.get(module)
-        yield Source(parameter, tuple(f"{parent}{dot}{part}.{leaf}" for part in parts) if parts else (parameter,))
+        if parts is None:
+            yield Source(parameter, (parameter,), (tuple(value.shape),))
+        else:
+            fused = model.get_submodule(owner)
+            assert isinstance(fused, FusedLinear)
+            names = tuple(f"{parent}{dot}{part}.{leaf}" for part in parts)
+            yield Source(parameter, names, tuple((rows, *value.shape[1:]) for rows in fused.part_sizes))
 
 
 def _tensors_of(sources: Iterable[Source]) -> Iterator[str]:
@@ -112,35 +123,29 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ordered[:_SHOWN]) + more if ordered else "nothing"
 
 
+def _check_shapes(sources: Iterable[Source], tensors: CheckpointTensors) -> None:
+    for source in sources:
+        for name, expected in zip(source.tensors, source.shapes, strict=True):
+            found = tensors.shapes[name]
+            if found != expected:
+                raise CheckpointError(
+                    f"{tensors.origin}: {name} has shape {list(found)}, but config.json asks for {list(expected)}: "
+                    "the weights and config.json belong to different models"
+                )
+
+
 def _set_parameter(
     model: nn.Module, source: Source, tensors: CheckpointTensors, *, dtype: torch.dtype, device: torch.device
 ) -> None:
     owner_name, _, leaf = source.parameter.rpartition(".")
     owner = model.get_submodule(owner_name)
     value = torch.empty(getattr(owner, leaf).shape, dtype=dtype, device=device)
-    filled = 0
-    for name in source.tensors:
-        filled += _copy_rows(value[filled:], name, tensors)
-    if filled < len(value):
-        raise CheckpointError(
-            f"{tensors.origin}: {' + '.join(source.tensors)} have {filled} rows, but config.json asks for {len(value)}"
-        )
+    for name, rows in zip(source.tensors, value.split([shape[0] for shape in source.shapes]), strict=True):
+        tensor = tensors.read(name)
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{tensors.origin}: {name} holds {tensor.dtype}; only floats are served")
+        rows.copy_(tensor)
     setattr(owner, leaf, nn.Parameter(value, requires_grad=False))
-
-
-def _copy_rows(value: Tensor, name: str, tensors: CheckpointTensors) -> int:
-    """Copy one tensor onto the first rows of `value`; how many there were. A plain parameter is all its rows."""
-    tensor = tensors.read(name)
-    rows = value[: tensor.shape[0]] if tensor.ndim else value
-    if tensor.shape != rows.shape:
-        raise CheckpointError(
-            f"{tensors.origin}: {name} has shape {list(tensor.shape)}, but config.json asks for {list(value.shape)}: "
-            "the weights and config.json belong to different models"
-        )
-    if not tensor.is_floating_point():
-        raise CheckpointError(f"{tensors.origin}: {name} holds {tensor.dtype}; only floats are served")
-    rows.copy_(tensor)
-    return len(rows)
 
 
 def peak_rss_bytes() -> int:

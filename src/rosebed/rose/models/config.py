@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rosebed.core.checkpoint import Json
+from rosebed.core import json_fields
 from rosebed.core.errors import CheckpointError
-from rosebed.core.json_fields import optional_number, positive_int
+from rosebed.core.json_fields import Json
 from rosebed.rose.ops.base import Activation, HeadShape
+
+_FILE = "config.json"
 
 # transformers has several names for the same function.
 _ACTIVATIONS = {
@@ -50,7 +52,7 @@ class EncoderConfig:
             intermediate_size=positive(config, "intermediate_size"),
             vocab_size=positive(config, "vocab_size"),
             num_positions=positive(config, "max_position_embeddings"),
-            type_vocab_size=optional_number(config, "type_vocab_size", file="config.json") or 0,
+            type_vocab_size=optional(config, "type_vocab_size") or 0,
             activation=activation(config, "hidden_act"),
             norm_eps=positive_float(config, "layer_norm_eps", default=1e-12),
         )
@@ -67,17 +69,17 @@ class EncoderConfig:
 
 def positive(config: Json, key: str) -> int:
     """config[key], which must be a positive integer."""
-    return positive_int(config, key, file="config.json")
+    return json_fields.positive_int(config, key, file=_FILE)
+
+
+def optional(config: Json, key: str) -> int | None:
+    """config[key] as a whole number, None if absent or null."""
+    return json_fields.optional_number(config, key, file=_FILE)
 
 
 def positive_float(config: Json, key: str, *, default: float) -> float:
     """config[key], which must be a number above 0; `default` if absent or null."""
-    value: Any = config.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise CheckpointError(f"config.json: {key} should be a positive number, not {value!r}")
-    return float(value)
+    return json_fields.positive_float(config, key, default=default, file=_FILE)
 
 
 def require(config: Mapping[str, Any], key: str, served: object) -> None:
@@ -89,7 +91,7 @@ def require(config: Mapping[str, Any], key: str, served: object) -> None:
 
 def activation(config: Json, key: str) -> Activation:
     """The activation that config[key] names."""
-    name = config.get(key, "gelu")
+    name = json_fields.optional_text(config, key, file=_FILE) or "gelu"
     if name not in _ACTIVATIONS:
         raise CheckpointError(f"config.json: {key} {name!r} is not served; {', '.join(_ACTIVATIONS)} are")
     return _ACTIVATIONS[name]

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
 from rosebed.core.errors import CheckpointError
-from rosebed.core.json_fields import optional_number
+from rosebed.core.json_fields import flag, optional_object, texts
 from rosebed.rose.attention.base import Attention
-from rosebed.rose.layers import attention_spec, embedding_table, fused_qkv
+from rosebed.rose.layers import FusedLinear, attention_spec, embedding_table, fused_qkv
 from rosebed.rose.models.base import EncoderModel
-from rosebed.rose.models.config import positive, positive_float, require
+from rosebed.rose.models.config import optional, positive, positive_float, require
 from rosebed.rose.ops.base import HeadShape, Ops
 
 
@@ -46,7 +46,7 @@ class Qwen3MLP(nn.Module):
     def __init__(self, config: Json) -> None:
         super().__init__()
         hidden_size, intermediate_size = positive(config, "hidden_size"), positive(config, "intermediate_size")
-        self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, bias=False)
+        self.gate_up_proj = FusedLinear(hidden_size, (intermediate_size, intermediate_size), bias=False)
         self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
 
 
@@ -119,7 +119,8 @@ class Qwen3Model(EncoderModel):
 
 def is_causal(config: Json) -> bool:
     """pplx-embed is Qwen3 without the causal mask; some checkpoints say so by a flag only."""
-    return config.get("model_type") != "bidirectional_pplx_qwen3" and config.get("is_causal", True) is not False
+    is_flagged = flag(config, "is_causal", default=True, file="config.json")
+    return config.get("model_type") != "bidirectional_pplx_qwen3" and is_flagged
 
 
 def rotary_table(config: Json) -> Tensor:
@@ -136,8 +137,10 @@ def _heads(config: Json) -> HeadShape:
     num_kv_heads = positive(config, "num_key_value_heads")
     if num_heads % num_kv_heads:
         raise CheckpointError(f"config.json: {num_kv_heads} key heads do not divide {num_heads} heads")
-    head_dim = optional_number(config, "head_dim", file="config.json")
-    return HeadShape(num_heads, num_kv_heads, head_dim or positive(config, "hidden_size") // num_heads)
+    head_dim = optional(config, "head_dim") or positive(config, "hidden_size") // num_heads
+    if head_dim < 2 or head_dim % 2:
+        raise CheckpointError(f"config.json: heads are {head_dim} wide, which rotary positions cannot halve")
+    return HeadShape(num_heads, num_kv_heads, head_dim)
 
 
 def _norm_eps(config: Json) -> float:
@@ -146,7 +149,8 @@ def _norm_eps(config: Json) -> float:
 
 def _rope_theta(config: Json) -> float:
     # transformers 5 moved rope_theta and the former rope_scaling into rope_parameters.
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = (optional_object(config, key, file="config.json") for key in ("rope_parameters", "rope_scaling"))
+    rope = next((parameters for parameters in given if parameters), {})
     require({"rope_type": rope.get("rope_type", rope.get("type"))}, "rope_type", "default")
     top_level = positive_float(config, "rope_theta", default=10_000.0)
     return positive_float(rope, "rope_theta", default=top_level)
@@ -156,5 +160,5 @@ def _check(config: Json) -> None:
     require(config, "hidden_act", "silu")
     require(config, "attention_bias", False)
     require(config, "use_sliding_window", False)
-    for layer_type in config.get("layer_types") or ():
+    for layer_type in texts(config, "layer_types", file="config.json"):
         require({"layer_types": layer_type}, "layer_types", "full_attention")
