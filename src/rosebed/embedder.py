@@ -1,20 +1,23 @@
 """`Embedder`: text in, vectors out, in this process. No server, no queue; the same tokenizer and engine as theirs."""
 
+import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from os import PathLike
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 import numpy as np
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.engine import BatchLimits, Engine, EngineInfo, LazyTensor
-from rosebed.core.errors import NonFiniteOutput, Unavailable
+from rosebed.core.errors import ConfigError, NonFiniteOutput, Unavailable
 from rosebed.core.extras import needs_extra
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.core.options import as_dimensions, as_flag, as_text
 from rosebed.core.outputs import OutputSpecs, RowStatus, output_bytes
 from rosebed.core.texts import as_list
 from rosebed.core.types import Batch, Float32Array, Lane, OutputKind
@@ -27,8 +30,14 @@ with needs_extra("Embedder", "serve"):
     from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
 
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
 class Embedder:
-    """A model held in this process. One call at a time.
+    """A model held in this process. Usable from several threads, whose texts are computed one call after another.
+
+    Not usable in a forked child, which has none of its parent's threads: make one there.
 
     >>> with Embedder("sentence-transformers/all-MiniLM-L6-v2") as embedder:
     ...     vectors = embedder.embed(["a text", "another"])
@@ -46,12 +55,20 @@ class Embedder:
 
         CUDA graphs are captured as batches recur, so that a short job starts at once.
         """
+        _check_types(revision, overrides, config)
         folder = resolve_model_folder(model, revision=revision)
         self.spec: ModelSpec = resolve_model_spec(CheckpointFiles.read(folder), overrides)
         """What the checkpoint says of itself."""
         self._tokenizer = TextTokenizer.load(self.spec)
-        self._engine: Engine = load_engine(self.spec, config)
+        # NOTE: an engine is used from one thread, a CUDA engine from the one that loaded it.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
+        self._process = os.getpid()
         self._is_closed = False
+        try:
+            self._engine: Engine = self._on_thread(load_engine, self.spec, config)
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            raise
 
     @property
     def info(self) -> EngineInfo:
@@ -72,11 +89,12 @@ class Embedder:
         `prompt` goes in front of every text, or the checkpoint's own called `prompt_name`, or its default one.
         `dimensions` keeps the leading components, where the model was trained for it; `normalize` None does what
         the checkpoint's pipeline says. Too long a text is cut at its end, as sentence-transformers does.
-        InvalidInput names `input[i]`; `Unavailable` once closed.
+        InvalidInput names `input[i]` or the parameter; `Unavailable` once closed, and in a forked child.
         """
-        if self._is_closed:
-            raise Unavailable("this Embedder is closed")
-        kept = check_dimensions(self.spec, dimensions)
+        self._check_open()
+        kept = check_dimensions(self.spec, as_dimensions(dimensions))
+        normalize = as_flag(normalize, "normalize")
+        prompt, prompt_name = as_text(prompt, "prompt"), as_text(prompt_name, "prompt_name")
         options = TokenizeOptions(
             prompt=resolve_prompt(self.spec, prompt=prompt, prompt_name=prompt_name), truncate=True
         )
@@ -91,19 +109,48 @@ class Embedder:
             )
             for index, tokenized in enumerate(self._tokenizer.tokenize(as_list(texts), options))
         ]
-        vectors = run_sequences(self._engine, sequences)
+        vectors = self._on_thread(run_sequences, self._engine, sequences)
         return vectors[:, :kept] if kept else vectors
 
     def close(self) -> None:
-        """Free the model's memory. It embeds no more."""
+        """Free the model's memory, once calls under way have ended. It embeds no more."""
+        if self._is_closed or os.getpid() != self._process:
+            return
         self._is_closed = True
-        self._engine.close()
+        self._thread.submit(self._engine.close).result()
+        self._thread.shutdown()
+
+    def _check_open(self) -> None:
+        if os.getpid() != self._process:
+            raise Unavailable("this Embedder belongs to the process that was forked: make one in each process")
+        if self._is_closed:
+            raise Unavailable("this Embedder is closed")
+
+    def _on_thread(
+        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
+        try:
+            future = self._thread.submit(function, *args, **kwargs)
+        except RuntimeError:  # closed by another thread since it was asked
+            self._check_open()
+            raise
+        return future.result()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _check_types(revision: object, overrides: object, config: object) -> None:
+    for name, value, expected in (
+        ("revision", revision, str | None),
+        ("overrides", overrides, ModelOverrides),
+        ("config", config, EngineConfig),
+    ):
+        if not isinstance(value, expected):
+            raise ConfigError(f"{name} should be {getattr(expected, '__name__', expected)}, not {value!r}")
 
 
 def run_sequences(engine: Engine, sequences: Sequence[TokenSequence]) -> Float32Array:

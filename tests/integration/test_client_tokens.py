@@ -64,6 +64,22 @@ def test_options_reach_the_engine(client: TokenClient) -> None:
     np.testing.assert_array_equal(client.embed([[5, 6]], dimensions=3, normalize=False), expected[:, :3])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dimensions", 0), ("dimensions", -1), ("dimensions", 1.5), ("dimensions", True), ("normalize", "x")],
+)
+def test_a_wrong_option_is_named(client: TokenClient, name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=name) as caught:
+        client.embed([[5]], **{name: value})
+    assert caught.value.param == name
+
+
+def test_what_is_no_list_of_ids_is_named(client: TokenClient) -> None:
+    no_list: Any = 5
+    with pytest.raises(InvalidInput, match="token_ids should be a list, not int"):
+        client.embed(no_list)
+
+
 def test_info_says_what_is_loaded(client: TokenClient) -> None:
     assert client.info.engine == fake_info()
 

@@ -1,7 +1,9 @@
 """`Embedder` on the real MiniLM, against sentence-transformers on the same folder."""
 
+import multiprocessing
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -87,6 +89,53 @@ def test_what_is_no_list_of_texts_is_named(embedder: Embedder, texts: Any, named
     assert caught.value.param == named
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dimensions", "384"),
+        ("dimensions", 1.5),
+        ("dimensions", True),
+        ("dimensions", 0),
+        ("normalize", "x"),
+        ("normalize", 1),
+        ("prompt_name", ["a"]),
+        ("prompt", 5),
+        ("prompt", "\udfff"),
+    ],
+)
+def test_a_wrong_option_is_named(embedder: Embedder, name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=name) as caught:
+        embedder.embed(["a"], **{name: value})
+    assert caught.value.param == name
+
+
+def test_numpy_numbers_and_flags_are_options(embedder: Embedder) -> None:
+    options: Any = {"dimensions": np.int64(384), "normalize": np.bool_(False)}
+    np.testing.assert_array_equal(embedder.embed(["a"], **options), embedder.embed(["a"], normalize=False))
+
+
+def test_threads_share_an_embedder(embedder: Embedder) -> None:
+    texts = [[f"text {thread} {i} " + "x " * (thread * 7) for i in range(3)] for thread in range(8)]
+    expected = [embedder.embed(rows) for rows in texts]
+    with ThreadPoolExecutor(8) as threads:
+        for actual, rows in zip(threads.map(embedder.embed, texts * 2), expected * 2, strict=True):
+            np.testing.assert_allclose(actual, rows, atol=2e-6)
+
+
+def test_a_forked_child_is_told_to_make_its_own(embedder: Embedder) -> None:
+    child = multiprocessing.get_context("fork").Process(target=embed_in_a_child, args=(embedder,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert embedder.embed(["a"]).shape == (1, 384)
+
+
+def embed_in_a_child(embedder: Embedder) -> None:
+    with pytest.raises(Unavailable, match="make one in each process"):
+        embedder.embed(["a"])
+    embedder.close()
+
+
 def test_a_closed_embedder_says_so() -> None:
     embedder = Embedder(MINILM, config=EngineConfig(num_threads=2))
     embedder.close()
@@ -102,6 +151,10 @@ def test_an_unknown_prompt_name_is_named(embedder: Embedder) -> None:
 def test_what_cannot_be_loaded_says_why() -> None:
     with pytest.raises(CheckpointError, match="'/no/such/folder' is not a folder here"):
         Embedder("/no/such/folder")
+    with pytest.raises(ConfigError, match="MODEL should be a folder or a hub id, not None"):
+        Embedder(cast(Any, None))
+    with pytest.raises(ConfigError, match="overrides should be ModelOverrides"):
+        Embedder(MINILM, overrides=cast(Any, {}))
     with pytest.raises(ConfigError, match="--pooling"):
         Embedder(MINILM, overrides=ModelOverrides(pooling="max"))
     with pytest.raises(ConfigError, match="--device"):

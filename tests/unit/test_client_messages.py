@@ -50,9 +50,46 @@ def test_what_is_no_list_of_texts_is_refused_before_it_is_sent(texts: Any, param
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "localhost", "ftp://host"])
-def test_a_base_url_without_a_scheme_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match=f"http:// or https://, not be '{url}'"):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dimensions", "384"),
+        ("dimensions", 1.5),
+        ("dimensions", True),
+        ("dimensions", 0),
+        ("dimensions", -1),
+        ("normalize", "x"),
+        ("truncate", 1),
+        ("prompt_name", ["a"]),
+        ("prompt", b"a"),
+        ("prompt", "\ud800"),
+        ("model", 5),
+        ("input_type", {}),
+        ("dimension", 8),
+    ],
+)
+def test_a_wrong_option_is_named_before_it_is_sent(name: str, value: Any) -> None:
+    options: Any = {name: value}
+    with pytest.raises(InvalidInput, match=name) as caught:
+        messages.embeddings_body(["a"], options)
+    assert caught.value.param == name
+
+
+def test_numpy_numbers_and_flags_are_sent_as_json_knows_them() -> None:
+    options: Any = {"dimensions": np.int64(8), "normalize": np.bool_(False)}
+    body = json.loads(json.dumps(messages.embeddings_body(["a"], options)))
+    assert (body["dimensions"], body["normalize"]) == (8, False)
+
+
+@pytest.mark.parametrize("api_key", [5, "a\nb", "schlüssel"])
+def test_a_key_that_no_header_can_hold_is_refused(api_key: Any) -> None:
+    with pytest.raises(ConfigError, match="api_key"):
+        messages.headers(api_key)
+
+
+@pytest.mark.parametrize("url", [None, "127.0.0.1:8080", "localhost", "ftp://host"])
+def test_a_base_url_without_a_scheme_is_refused(url: Any) -> None:
+    with pytest.raises(ConfigError, match=f"http:// or https://, not be {url!r}"):
         messages.server_root(url)
 
 

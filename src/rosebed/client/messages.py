@@ -1,7 +1,7 @@
 """What the HTTP clients send and understand, as pure functions. Opens no connection; `client.http` does."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -17,6 +17,7 @@ from rosebed.core.errors import (
     Unavailable,
     error_from_code,
 )
+from rosebed.core.options import as_dimensions, as_flag, as_text
 from rosebed.core.texts import as_list
 from rosebed.core.types import Float32Array
 
@@ -48,14 +49,20 @@ def server_root(base_url: str) -> str:
 
     ConfigError if it is no URL.
     """
-    if not base_url.startswith(("http://", "https://")):
+    is_text = isinstance(base_url, str)  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
+    if not is_text or not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"base_url should begin with http:// or https://, not be {base_url!r}")
     return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    """Headers of every request."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key is not None else {}
+    """Headers of every request. ConfigError for a key that no header can hold."""
+    if api_key is None:
+        return {}
+    is_text = isinstance(api_key, str)  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
+    if not is_text or not api_key.isascii() or not api_key.isprintable():
+        raise ConfigError("api_key should be a string of printable ASCII characters")
+    return {"Authorization": f"Bearer {api_key}"}
 
 
 def embeddings_body(texts: Sequence[str], options: EmbedOptions) -> dict[str, Any]:
@@ -63,21 +70,31 @@ def embeddings_body(texts: Sequence[str], options: EmbedOptions) -> dict[str, An
 
     InvalidInput for what is no list of texts, and for no texts: nobody here knows how long a row would be.
     """
-    given = {name: value for name, value in options.items() if value is not None}
     listed = as_list(texts)
     if not listed:
         raise InvalidInput("texts should hold at least one text", param="texts")
-    _check_unicode(listed)
+    for index, text in enumerate(listed):
+        as_text(text, f"input[{index}]")
+    checked = {name: _checked(name, value) for name, value in options.items()}
+    given = {name: value for name, value in checked.items() if value is not None}
     return {"input": listed, "encoding_format": "base64", **given}
 
 
-def _check_unicode(texts: list[str]) -> None:
-    for index, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            name = f"input[{index}]"
-            raise InvalidInput(f"{name} is not valid Unicode: it has a lone surrogate", param=name) from None
+_CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
+    "model": as_text,
+    "dimensions": as_dimensions,
+    "normalize": as_flag,
+    "prompt": as_text,
+    "prompt_name": as_text,
+    "input_type": as_text,
+    "truncate": as_flag,
+}
+
+
+def _checked(name: str, value: object) -> Any:
+    if name not in _CHECKS:
+        raise InvalidInput(f"{name} is no option; these are: {', '.join(_CHECKS)}", param=name)
+    return _CHECKS[name](value, name)
 
 
 def parse_embeddings(content: bytes) -> Float32Array:

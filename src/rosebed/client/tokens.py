@@ -1,7 +1,7 @@
 """`TokenClient`: token ids in, vectors out, straight from an inference server over gRPC. Knows no text."""
 
 import reprlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from collections.abc import Sequence as AnySequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 
 from rosebed.core.errors import DeadlineExceeded, InvalidInput, RosebedError, ServerError, Unavailable
+from rosebed.core.options import as_dimensions, as_flag
 from rosebed.core.types import Float32Array, Int32Array, OutputKind, Sequence, whole_span
 from rosebed.proto.codec import Assembler, ReplicaInfo, ReplyRows, error_of_metadata, info_of, request_message
 from rosebed.proto.rosebed_pb2 import InfoRequest
@@ -49,6 +50,8 @@ class TokenClient:
         One call is one request. InvalidInput names `input[i]` that is not a list of whole numbers. Raises the error of
         the first sequence that failed.
         """
+        if not isinstance(token_ids, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
+            raise InvalidInput(f"token_ids should be a list, not {type(token_ids).__name__}", param="token_ids")
         sequences = [
             as_sequence(ids, index, dimensions=dimensions, normalize=normalize) for index, ids in enumerate(token_ids)
         ]
@@ -87,7 +90,12 @@ class TokenClient:
 def as_sequence(ids: TokenIds, index: int, *, dimensions: int | None, normalize: bool | None) -> Sequence:
     """`ids`, which are `input[index]`, as one sequence with one vector over all of it. Else InvalidInput."""
     array = _as_array(ids, f"input[{index}]")
-    return Sequence(token_ids=array, pool_spans=whole_span(len(array)), dimensions=dimensions or 0, normalize=normalize)
+    return Sequence(
+        token_ids=array,
+        pool_spans=whole_span(len(array)),
+        dimensions=as_dimensions(dimensions) or 0,
+        normalize=as_flag(normalize, "normalize"),
+    )
 
 
 def _as_array(ids: TokenIds, name: str) -> Int32Array:

@@ -4,10 +4,11 @@ Reads nothing inside the folder. `huggingface_hub` obeys HF_HUB_OFFLINE, HF_ENDP
 """
 
 import re
+import reprlib
 from os import PathLike, fspath
 from pathlib import Path
 
-from rosebed.core.errors import CheckpointError
+from rosebed.core.errors import CheckpointError, ConfigError
 from rosebed.core.extras import needs_extra
 
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -25,13 +26,19 @@ def resolve_model_folder(model: str | PathLike[str], *, revision: str | None = N
     """The folder `model` names, downloaded first where it is a hub id.
 
     `revision` is a branch, tag or commit of the hub repository and means nothing for a folder.
-    CheckpointError if `model` is neither a folder nor a repository that can be had.
+    CheckpointError if `model` is neither a folder nor a repository that can be had, ConfigError if it is no name.
     """
-    folder = Path(model).expanduser()
-    if folder.is_dir():
+    name = fspath(model) if isinstance(model, str | PathLike) else model  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
+        raise ConfigError(f"MODEL should be a folder or a hub id, not {name!r}")
+    try:
+        folder = Path(name).expanduser()
+        is_folder, exists = folder.is_dir(), folder.exists()
+    except (OSError, RuntimeError) as error:  # a name too long, a folder not to be entered, ~ of nobody
+        raise CheckpointError(f"MODEL {reprlib.repr(name)} is not a folder here: {error}") from error
+    if is_folder:
         return folder
-    name = fspath(model)
-    if not _HUB_ID.fullmatch(name) or folder.exists():
+    if not _HUB_ID.fullmatch(name) or exists:
         raise CheckpointError(
             f"MODEL {name!r} is not a folder here{_looked_in(folder)}, and not written like a hub id (owner/name)"
         )
