@@ -44,7 +44,8 @@ def hidden_states(loaded: LoadedModel, batch: Batch) -> list[torch.Tensor]:
     attention = create_attention("sdpa", loaded.model.attention_spec)
     attention.plan(batch.layout)
     types = None if batch.token_type_ids is None else torch.from_numpy(batch.token_type_ids)
-    ids, positions = torch.from_numpy(batch.token_ids), torch.from_numpy(batch.layout.positions)
+    ids = torch.from_numpy(batch.token_ids)
+    positions = torch.from_numpy(loaded.model.positions(batch.layout, batch.token_ids))
     packed = loaded.model(ids, positions, types, attention)
     return list(packed.float().split(np.diff(batch.layout.cu_seqlens).tolist()))
 
@@ -89,6 +90,19 @@ def test_mixture(checkpoint: tuple[str, Any, Path], lengths: tuple[int, ...], op
     name, model, folder = checkpoint
     sequences = sequences_for(name, lengths)
     assert_equal(name, model, sequences, hidden_states(load(folder, ops=ops), pack(*sequences)))
+
+
+def test_padding_tokens_in_the_text(checkpoint: tuple[str, Any, Path]) -> None:
+    """Of RoBERTa and its kin they have a position of their own, and are not counted."""
+    name, model, folder = checkpoint
+    sequences = sequences_for(name, (9, 1, 7, MAX_LENGTH, 5))
+    for sequence in sequences[:-1]:
+        sequence.token_ids[::3] = 1
+        sequence.token_ids[1::5] = 0
+    loaded = load(folder)
+    assert_equal(name, model, sequences, hidden_states(loaded, pack(*sequences)))
+    for sequence in sequences:
+        assert_equal(name, model, [sequence], hidden_states(loaded, pack(sequence)))
 
 
 @pytest.mark.parametrize("ops", [reference, onednn])

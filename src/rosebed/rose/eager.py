@@ -35,7 +35,7 @@ class EagerRunner:
         token_type_ids = batch.token_type_ids if self._loaded.has_token_types else None
         return self._loaded.model(
             self._to_device(batch.token_ids),
-            self._to_device(batch.layout.positions),
+            self._to_device(self._loaded.model.positions(batch.layout, batch.token_ids)),
             None if token_type_ids is None else self._to_device(token_type_ids),
             self._attention,
         )

@@ -139,7 +139,7 @@ class CudaEngine:
 
     def _enqueue(self, entry: RingEntry, key: GraphKey, batch: Batch, rows: DenseRows, layout: OutputLayout) -> None:
         views = entry.views(key)
-        write_batch(views, batch, rows)
+        write_batch(views, batch, rows, self._loaded.model.positions)
         self._plan_attention(key, batch, entry)
         self._queue.record(entry.begun_handle)
         self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)

@@ -4,13 +4,14 @@ The order is ids, positions, token types, cu_seqlens, spans, dimensions, normali
 captured graph's views stay valid for every batch it serves. Knows no stream and no event.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 from torch import Tensor
 
-from rosebed.core.types import Batch, Int32Array
+from rosebed.core.types import Batch, Int32Array, SequenceLayout
 from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.heads.dense import DenseRows
 
@@ -61,11 +62,15 @@ def input_views(words: Block, key: GraphKey, *, has_token_types: bool) -> "Input
     )
 
 
-def write_batch(views: InputViews[Int32Array], batch: Batch, rows: DenseRows) -> None:
+Positions = Callable[[SequenceLayout, Int32Array], Int32Array]
+"""An architecture's way to number the tokens of a batch, given their ids."""
+
+
+def write_batch(views: InputViews[Int32Array], batch: Batch, rows: DenseRows, positions: Positions) -> None:
     """Fill a host block for one batch."""
     num_tokens, num_rows, bounds = batch.num_tokens, len(rows.owners), batch.layout.cu_seqlens
     _concatenate(views.input_ids, [sequence.token_ids for sequence in batch.sequences], num_tokens)
-    views.positions[:num_tokens] = batch.layout.positions
+    views.positions[:num_tokens] = positions(batch.layout, views.input_ids[:num_tokens])
     views.positions[num_tokens:] = 0
     if views.token_type_ids is not None:
         types = batch.token_type_ids

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
+from rosebed.core.types import Int32Array, SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
 from rosebed.rose.ops.base import Ops
 
@@ -16,7 +17,7 @@ class Loadable(nn.Module):
     PREFIXES: ClassVar[tuple[str, ...]] = ("",)
     """What checkpoints put before every name, depending on which class saved them."""
     FUSED: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Name of a fused module → the checkpoint's modules stacked in it, in order, along the output axis."""
+    """Name of a `FusedLinear` → the checkpoint's modules stacked in it, in order, along the output axis."""
     IGNORABLE: ClassVar[frozenset[str]] = frozenset()
     """Tensors that checkpoints may hold and the computation does without, by exact name, prefix included."""
 
@@ -29,10 +30,14 @@ class EncoderModel(Loadable):
     def __init__(self, config: Json, ops: Ops) -> None:  # noqa: ARG002  (the signature that subclasses share)
         super().__init__()
 
+    def positions(self, layout: SequenceLayout, token_ids: Int32Array) -> Int32Array:  # noqa: ARG002  (some do look)
+        """int32[T], on the host: the position of each token as `forward` wants it; 0…n-1 in each sequence."""
+        return layout.positions
+
     def forward(
         self,
         input_ids: Tensor,  # int32[T]
-        positions: Tensor,  # int32[T], 0…n-1 in each sequence
+        positions: Tensor,  # int32[T], what `positions` gave
         token_type_ids: Tensor | None,  # int32[T]; None means all zero
         attention: Attention,  # planned for this batch
     ) -> Tensor:

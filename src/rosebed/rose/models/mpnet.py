@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from rosebed.core.checkpoint import Json
+from rosebed.core.types import Int32Array, SequenceLayout
 from rosebed.rose.attention.base import Attention
 from rosebed.rose.layers import attend, attention_spec, embedding_table, fused_qkv, project_add_norm
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.bert import BertEmbeddings, BertIntermediate, BertOutput
 from rosebed.rose.models.config import EncoderConfig, positive
 from rosebed.rose.ops.base import Ops
+from rosebed.rose.positions import counted_positions
 
-POSITION_OFFSET = 2
-"""MPNet hard-codes padding index 1, whatever pad_token_id says; positions start behind it."""
+PADDING_IDX = 1
+"""Hard-coded by MPNet, whatever pad_token_id says; positions start behind it."""
 MAX_DISTANCE = 128
 """Tokens: all farther ones share the last bucket."""
 
@@ -92,9 +94,12 @@ class MPNetModel(EncoderModel):
     def __init__(self, config: Json, ops: Ops) -> None:
         super().__init__(config, ops)
         sizes = EncoderConfig.read(config).without_token_types()
-        self.embeddings = BertEmbeddings(sizes, ops, POSITION_OFFSET)
+        self.embeddings = BertEmbeddings(sizes, ops, PADDING_IDX)
         self.encoder = MPNetEncoder(sizes, positive(config, "relative_attention_num_buckets"), ops)
         self.attention_spec = attention_spec(sizes.heads, relative_bias=True)
+
+    def positions(self, layout: SequenceLayout, token_ids: Int32Array) -> Int32Array:
+        return counted_positions(layout, token_ids, PADDING_IDX)
 
     def forward(
         self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None, attention: Attention
