@@ -16,7 +16,7 @@ from tokenizers.processors import TemplateProcessing
 
 from rosebed.core.checkpoint import read_json
 from rosebed.core.errors import CheckpointError
-from rosebed.core.json_fields import Json, flag
+from rosebed.core.json_fields import Json, flag, optional_text
 
 _SETTINGS = "tokenizer_config.json"
 _WORDPIECE_CLASSES = frozenset({"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"})
@@ -75,7 +75,7 @@ def _apply_bert_settings(tokenizer: Tokenizer, settings: Json) -> None:
 
 
 def _is_wordpiece(settings: Json, model_type: str) -> bool:
-    tokenizer_class = settings.get("tokenizer_class")
+    tokenizer_class = optional_text(settings, "tokenizer_class", file=_SETTINGS)
     return tokenizer_class in _WORDPIECE_CLASSES if tokenizer_class else model_type in {"bert", "distilbert"}
 
 
