@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,8 @@ from rosebed.core.ports import numeric_address, shared_port
 from rosebed.ivy.app import create_app
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.model import read_spec
-from rosebed.text.loading import check_tokenizer
+from rosebed.ivy.parent import end_with_parent
+from rosebed.text.tokenizer import check_tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
     ):
         if config.model is not None:
             spec = read_spec(config.model, revision=config.revision, overrides=config.overrides)
-            check_tokenizer(spec.folder, spec.model_type)
+            check_tokenizer(spec)
         server = Granian(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=numeric_address(config.host),  # Granian takes no names
@@ -61,15 +63,16 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
             respawn_failed_workers=True,
             workers_kill_timeout=STOP_GRACE_S,
         )
-        load = partial(load_worker, replace(config, port=port), Path(metrics_folder))
+        load = partial(load_worker, replace(config, port=port), Path(metrics_folder), os.getpid())
         if on_listening is not None:
             server.on_startup(partial(on_listening, port))
         _log.info("listening on %s port %d, workers: %d", config.host, port, config.workers)
         server.serve(target_loader=load, wrap_loader=False)
 
 
-def load_worker(config: IvyConfig, metrics_folder: Path) -> Starlette:
-    """The application, in a worker process of its own."""
+def load_worker(config: IvyConfig, metrics_folder: Path, parent: int) -> Starlette:
+    """The application, in a worker process of its own that the process `parent` started."""
+    end_with_parent(parent)
     application = create_app(config, metrics_folder=metrics_folder)
     start_up = application.router.lifespan_context
 

@@ -209,3 +209,17 @@ def metric(url: str, name: str) -> float:
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_workers_end_with_a_server_that_is_killed(info: EngineInfo) -> None:
+    with (
+        tulip_thread(FakeEngine(info)) as port,
+        ivy_process(tulips=[f"127.0.0.1:{port}"], workers=2) as (url, process),
+    ):
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        with suppress(httpx.TransportError):
+            while time.monotonic() < deadline:
+                httpx.get(f"{url}/health")
+        assert time.monotonic() < deadline
