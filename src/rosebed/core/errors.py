@@ -10,6 +10,7 @@ RosebedError
 │   ├── MethodNotAllowed          the path exists, the method does not
 │   ├── UnsupportedMediaType      a body that is not JSON
 │   ├── PayloadTooLarge           body over the limit
+│   ├── BodyTimeout               the body did not arrive
 │   ├── WrongModelKind            the model cannot do that (rerank on an embedder)
 │   ├── Overloaded                queue full: try again later
 │   ├── DeadlineExceeded          the caller's own time limit passed
@@ -81,6 +82,10 @@ class UnsupportedMediaType(RequestError):
 
 class PayloadTooLarge(RequestError):
     """The body is over the limit."""
+
+
+class BodyTimeout(RequestError):
+    """The body, or the next part of it, did not arrive in time."""
 
 
 class WrongModelKind(RequestError):
@@ -167,6 +172,7 @@ ERROR_TABLE: dict[type[RosebedError], ErrorMapping] = {
     MethodNotAllowed: ErrorMapping("method_not_allowed", "UNIMPLEMENTED", 405),
     UnsupportedMediaType: ErrorMapping("unsupported_media_type", "INVALID_ARGUMENT", 415),
     PayloadTooLarge: ErrorMapping("payload_too_large", "INVALID_ARGUMENT", 413),
+    BodyTimeout: ErrorMapping("body_timeout", "DEADLINE_EXCEEDED", 408),
     WrongModelKind: ErrorMapping("wrong_model_kind", "FAILED_PRECONDITION", 400),
     Overloaded: ErrorMapping("overloaded", "RESOURCE_EXHAUSTED", 429),
     DeadlineExceeded: ErrorMapping("deadline_exceeded", "DEADLINE_EXCEEDED", 504),

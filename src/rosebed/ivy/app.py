@@ -21,10 +21,12 @@ from rosebed.ivy.http.api_page import api_page
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.disconnects import DisconnectWatch
 from rosebed.ivy.http.endpoint import ANY_METHOD, Endpoint, Operation, Resource, not_found
+from rosebed.ivy.http.intake import BodyIntake
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.metrics import Metrics
 from rosebed.ivy.status import Status
 from rosebed.ivy.upstream.balancer import Balancer
+from rosebed.ivy.workload import Workload
 
 SAMPLE_INTERVAL_S = 1.0
 
@@ -50,10 +52,12 @@ class _Worker:
         self._balancer = Balancer(
             config.tulips, self._directory.accept, on_retry=lambda: self._metrics.count("upstream_retries", 1)
         )
+        self._workload = Workload()
         self._service = EmbeddingService(
             self._directory,
             self._balancer,
             self._metrics.count,
+            self._workload,
             max_inputs=config.max_inputs,
             auto_truncate=config.auto_truncate,
         )
@@ -70,9 +74,12 @@ class _Worker:
 
     def _resources(self) -> list[Resource]:
         config = self._config
-        openai = OpenAI(self._service, self._directory, max_body_bytes=config.max_body_bytes).resources()
+        intake = BodyIntake(max_bytes=config.max_body_bytes, timeout_s=config.body_timeout_s)
+        openai = OpenAI(
+            self._service, self._directory, intake=intake, workload=self._workload, max_inputs=config.max_inputs
+        ).resources()
         tei = Tei(
-            self._directory, error_body, max_body_bytes=config.max_body_bytes, max_inputs=config.max_inputs
+            self._directory, error_body, intake=intake, workload=self._workload, max_inputs=config.max_inputs
         ).resources()
         versioned = [replace(resource, path=f"/v1{resource.path}") for resource in openai]
         return _with_description([*versioned, *openai, *tei, *self._status.resources(error_body)])
@@ -88,7 +95,7 @@ class _Worker:
     @asynccontextmanager
     async def _lifespan(self, _application: Starlette) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
-            stack.callback(self._service.close)
+            stack.callback(self._workload.close)
             if self._config.model is not None:
                 await self._directory.load(self._config.model)
             for work in (self._balancer.run(), self._disconnects.run(), self._sample()):

@@ -8,6 +8,8 @@ from rosebed.core.model_spec import ModelOverrides
 
 _TARGET = re.compile(r"unix:.+|(\[[\w:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
 
+_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IvyConfig:
@@ -35,6 +37,8 @@ class IvyConfig:
     """Most inputs of one request."""
     max_body_bytes: int = 32 << 20
     """Largest request body, in bytes."""
+    body_timeout_s: float = 30.0
+    """Seconds to wait for the next part of a request body."""
     auto_truncate: bool = False
     """Cut inputs that are too long where the request does not say; otherwise they are refused."""
 
@@ -46,12 +50,15 @@ class IvyConfig:
             _check_target(target)
         if self.api_key == "":
             raise ConfigError("--api-key should not be empty; leave it out to serve without a key")
+        if self.api_key is not None and not _KEY.fullmatch(self.api_key):
+            raise ConfigError("--api-key should be printable ASCII without blanks around it: headers carry no other")
         if not all(self.served_model_names):
             raise ConfigError("--served-model-name should not be empty")
         _check_range("--port", self.port, 0, 65535)
         _check_range("--workers", self.workers, 1, 1024)
         _check_range("--max-inputs", self.max_inputs, 1, 1 << 31)
         _check_range("--max-body-bytes", self.max_body_bytes, 1, 1 << 40)
+        _check_range("--body-timeout-s", self.body_timeout_s, 0.1, 86_400)
 
 
 def _check_target(target: str) -> None:
@@ -61,6 +68,6 @@ def _check_target(target: str) -> None:
         raise ConfigError(f"--tulip should be HOST:PORT or unix:PATH, not {target!r}")
 
 
-def _check_range(flag: str, value: int, lowest: int, highest: int) -> None:
+def _check_range(flag: str, value: float, lowest: float, highest: float) -> None:
     if not lowest <= value <= highest:
         raise ConfigError(f"{flag} should lie in [{lowest}, {highest}], not be {value}")

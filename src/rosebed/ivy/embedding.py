@@ -1,14 +1,14 @@
 """The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from rosebed.core.errors import InvalidInput
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.model import ServedModel
 from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
 from rosebed.ivy.upstream.balancer import Balancer
+from rosebed.ivy.workload import Workload
 from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
 
 MAX_INLINE_CHARACTERS = 2048
@@ -29,6 +29,7 @@ class EmbeddingService:
         directory: ModelDirectory,
         balancer: Balancer,
         count: Count,
+        workload: Workload,
         *,
         max_inputs: int,
         auto_truncate: bool,
@@ -38,7 +39,7 @@ class EmbeddingService:
         self._count = count
         self._max_inputs = max_inputs
         self._auto_truncate = auto_truncate
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="tokenize")
+        self._workload = workload
 
     async def embed(self, request: EmbeddingsRequest) -> EmbeddingsAnswer:
         """The vectors of all inputs, or the error of the first that failed."""
@@ -68,17 +69,15 @@ class EmbeddingService:
 
     async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
         options = model.tokenize_options(request, auto_truncate=self._auto_truncate)
-        if _is_quick(request, options):
-            return model.tokenize(request, options)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, model.tokenize, request, options)
-
-    def close(self) -> None:
-        """Give the threads back."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        work = partial(model.tokenize, request, options)
+        size = _size(request, options)
+        if size <= (MAX_INLINE_TOKEN_IDS if request.token_ids else MAX_INLINE_CHARACTERS):
+            return work()
+        return await self._workload.run(size, work)
 
 
-def _is_quick(request: EmbeddingsRequest, options: TokenizeOptions) -> bool:
-    """Whether tokenizing may hold up the event loop."""
+def _size(request: EmbeddingsRequest, options: TokenizeOptions) -> int:
+    """Ids or characters to go through."""
     if request.token_ids:
-        return sum(map(len, request.token_ids)) <= MAX_INLINE_TOKEN_IDS
-    return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt) <= MAX_INLINE_CHARACTERS
+        return sum(map(len, request.token_ids))
+    return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt)

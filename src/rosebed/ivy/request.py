@@ -45,4 +45,4 @@ class EmbeddingsAnswer:
     num_tokens: int
     """Tokens computed, special tokens and prompts included."""
     truncated_from: dict[int, int]
-    """Input → tokens it had, for those that were cut."""
+    """Input → tokens it had, or had at least, for those that were cut."""

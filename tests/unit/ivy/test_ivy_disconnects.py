@@ -8,6 +8,7 @@ import pytest
 
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.disconnects import DisconnectWatch
+from rosebed.ivy.http.intake import BodyIntake
 
 
 class Client:
@@ -32,7 +33,7 @@ async def handle(client: Client, watch: DisconnectWatch, *, reads: bool = True, 
     watch.add(call, time.perf_counter())
     try:
         if reads:
-            await call.read_json(100)
+            await call.read_json(BodyIntake(max_bytes=100, timeout_s=10))
         await asyncio.sleep(takes_s)
     except asyncio.CancelledError:
         if not call.disconnected:

@@ -13,21 +13,25 @@ import orjson
 from rosebed.core.encodings import to_base64
 from rosebed.core.errors import InvalidInput
 from rosebed.core.types import Float32Array, Lane
+from rosebed.ivy.dialects.bodies import BodyReader
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.embedding import EmbeddingService
+from rosebed.ivy.http.bulk import BulkInputs
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import Fault
-from rosebed.ivy.http.json_body import JsonReader
+from rosebed.ivy.http.intake import BodyIntake
 from rosebed.ivy.http.reply import Headers, Reply
 from rosebed.ivy.model import ServedModel
 from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
+from rosebed.ivy.workload import Workload
 
 SLICE_FLOATS = 1 << 16
 """Vectors are written out in slices of about so many numbers, between which other requests get their turn."""
 
 MAX_NAMED_IN_HEADER = 1000
-"""Clients refuse header lines of more than about 8,000 bytes; the body names every input that was cut."""
+"""Clients refuse header lines of more than about 8,000 bytes; another header says how many were cut in all, and the
+body names each."""
 
 Input = str | list[str | int | list[int]]
 
@@ -99,7 +103,7 @@ class Embedding(msgspec.Struct, kw_only=True):
     embedding: list[float] | str
     """Numbers, or base64 of little-endian float32."""
     truncated_from: int | msgspec.UnsetType = msgspec.UNSET
-    """Tokens the input had, where it was cut."""
+    """Tokens the input had, or had at least, where it was cut."""
 
 
 class Usage(msgspec.Struct):
@@ -139,17 +143,25 @@ class ModelList(msgspec.Struct):
 class OpenAI:
     """The dialect's operations."""
 
-    def __init__(self, service: EmbeddingService, directory: ModelDirectory, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        service: EmbeddingService,
+        directory: ModelDirectory,
+        *,
+        intake: BodyIntake,
+        workload: Workload,
+        max_inputs: int,
+    ) -> None:
         self._service = service
         self._directory = directory
-        self._max_body_bytes = max_body_bytes
-        self._reader = JsonReader(EmbeddingsBody)
+        inputs = BulkInputs("input", max_inputs=max_inputs)
+        self._reader = BodyReader(EmbeddingsBody, "input", inputs.read, intake=intake, workload=workload)
 
     def resources(self) -> list[Resource]:
         """Paths under the dialect's base URL."""
         embeddings = Operation(
             handler=self.create_embeddings,
-            summary="Embed texts; the header x-rosebed-truncated lists inputs that were cut",
+            summary="Embed texts; the headers x-rosebed-truncated and -count say which inputs were cut, and how many",
             body=EmbeddingsBody,
             answer=EmbeddingsList,
         )
@@ -162,7 +174,7 @@ class OpenAI:
         ]
 
     async def create_embeddings(self, call: Call) -> Reply:
-        body = self._reader.read(await call.read_json(self._max_body_bytes))
+        body = await self._reader.read(call)
         answer = await self._service.embed(body.to_request())
         return Reply(200, await _encode(answer, as_text=body.encoding_format == "base64"), _headers(answer))
 
@@ -245,7 +257,10 @@ def _headers(answer: EmbeddingsAnswer) -> Headers:
     if not answer.truncated_from:
         return ()
     named = islice(answer.truncated_from, MAX_NAMED_IN_HEADER)
-    return ((b"x-rosebed-truncated", ",".join(map(str, named)).encode()),)
+    return (
+        (b"x-rosebed-truncated", ",".join(map(str, named)).encode()),
+        (b"x-rosebed-truncated-count", b"%d" % len(answer.truncated_from)),
+    )
 
 
 def _describe(name: str, model: ServedModel) -> Model:

@@ -7,7 +7,8 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from rosebed.core.errors import Cancelled, InvalidInput, PayloadTooLarge, UnsupportedMediaType
+from rosebed.core.errors import Cancelled, InvalidInput, PayloadTooLarge, RequestError, UnsupportedMediaType
+from rosebed.ivy.http.intake import BodyIntake
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _JSON_TYPE = re.compile(rb"\s*application/([\w.-]+\+)?json\s*(;|$)", re.IGNORECASE)
@@ -66,37 +67,45 @@ class Call:
         """Whether some of the body is still on its way."""
         return not self.body_was_read and (self._is_chunked or self._content_length not in (b"", b"0"))
 
-    async def read_json(self, max_bytes: int) -> bytes:
+    async def read_json(self, intake: BodyIntake) -> bytes:
         """The body, announced as JSON or not announced at all.
 
-        UnsupportedMediaType for another type, PayloadTooLarge over `max_bytes`, InvalidInput if it is empty.
+        UnsupportedMediaType for another type, InvalidInput if it is empty; PayloadTooLarge, BodyTimeout and Overloaded
+        as `intake` has its limits.
         """
         if self._content_type and not _JSON_TYPE.match(self._content_type):
             raise UnsupportedMediaType(f"the body should be application/json, not {_printable(self._content_type)}")
         if self._content_encoding and self._content_encoding.lower() != b"identity":
             raise UnsupportedMediaType(f"content-encoding {_printable(self._content_encoding)} is not read here")
-        body = await self._read_body(max_bytes)
+        if self._content_length.isdigit() and int(self._content_length) > intake.max_bytes:
+            raise _too_large(intake.max_bytes)
+        with intake.open():
+            body = await self._read_body(intake)
         if not body:
             raise InvalidInput("the body is empty; it should be a JSON object")
         return body
 
-    async def _read_body(self, max_bytes: int) -> bytes:
-        if self._content_length.isdigit() and int(self._content_length) > max_bytes:
-            raise _too_large(max_bytes)
+    async def _read_body(self, intake: BodyIntake) -> bytes:
         chunks: list[bytes] = []
-        room = max_bytes
+        room = intake.max_bytes
         while True:
-            message = await self._receive()
+            message = await intake.next_part(self._receive)
             if message["type"] == "http.disconnect":
-                raise Cancelled("the client left while sending")
+                raise self._broken_off()
             chunk: bytes = message.get("body", b"")
             room -= len(chunk)
             if room < 0:
-                raise _too_large(max_bytes)
+                raise _too_large(intake.max_bytes)
             chunks.append(chunk)
             if not message.get("more_body", False):
                 self.body_was_read = True
                 return chunk if len(chunks) == 1 else b"".join(chunks)
+
+    def _broken_off(self) -> RequestError:
+        """Why a body ended early: the server says no more than that, also where a chunk has no proper length."""
+        if self._is_chunked:
+            return InvalidInput("the body broke off, or its chunks are malformed")
+        return Cancelled("the client left while sending")
 
     async def wait_disconnect(self) -> None:
         """Return once the client is gone. Only after the body was read."""

@@ -1,15 +1,18 @@
 """JSON bodies, decoded once and strictly: one meaning or a refusal that says what is wrong. Knows no schema."""
 
-import json
 import re
-from collections import Counter
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from rosebed.core.errors import InvalidInput
+from rosebed.ivy.http.json_keys import check_duplicates
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+
+ReadBulk = Callable[[bytes], Any]
+"""Decodes the one field that may be large, at a cost that it bounds beforehand."""
 
 _PATH = re.compile(r"^(?P<problem>.*) - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -20,31 +23,50 @@ class JsonReader(Generic[Body]):
 
     def __init__(self, schema: type[Body]) -> None:
         self._decoder = msgspec.json.Decoder(schema)
-        self._keys = [f'"{name}"'.encode() for name in schema.__struct_encode_fields__]
+        self._names = schema.__struct_encode_fields__
+        self._quoted = [f'"{name}"'.encode() for name in self._names]
 
     def read(self, body: bytes) -> Body:
         """The body as `schema`. InvalidInput names the field at fault."""
-        try:
-            body.decode()  # the decoder itself skips over strings it has no use for
-            value = self._decoder.decode(body)
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"the body is not valid UTF-8: byte {error.start}") from None
-        except msgspec.ValidationError as error:
-            raise _wrong_value(str(error)) from None
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidInput(_syntax_problem(error, body)) from None
-        for key in self._keys:
-            if body.count(key) > 1:
-                _refuse_duplicates(body)
+        value = decode(self._decoder, body)
+        check_duplicates(body, self._names, self._quoted)
         return value
 
 
-def _wrong_value(message: str) -> InvalidInput:
+class BulkReader(Generic[Body]):
+    """Reads large bodies: `field` is skipped at first, which makes no objects, and then left to `read_bulk`."""
+
+    def __init__(self, schema: type[Body], field: str, read_bulk: ReadBulk) -> None:
+        skipped = msgspec.defstruct(schema.__name__, [(field, msgspec.Raw, msgspec.Raw(b"null"))], bases=(schema,))
+        self._reader = JsonReader[Any](skipped)
+        self._field = field
+        self._read_bulk = read_bulk
+
+    def read(self, body: bytes) -> Body:
+        """The body as `schema`. InvalidInput names the field at fault."""
+        value = self._reader.read(body)
+        setattr(value, self._field, self._read_bulk(bytes(getattr(value, self._field))))
+        return value
+
+
+def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes, field: str = "") -> Any:
+    """`body`, or its `field`, by `decoder`. InvalidInput says what is wrong, and where."""
+    try:
+        body.decode()  # the decoder itself skips over strings it has no use for
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not valid UTF-8: byte {error.start}") from None
+    except msgspec.ValidationError as error:
+        raise _wrong_value(str(error), field) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(_syntax_problem(error, body)) from None
+
+
+def _wrong_value(message: str, field: str) -> InvalidInput:
     match = _PATH.match(message)
-    if match is None:
-        return InvalidInput(f"the body: {_plain(message)}")
-    path = match["path"]
-    return InvalidInput(f"{path}: {_plain(match['problem'])}", param=path)
+    path = field + (match["path"] if match else "")
+    problem = _plain(match["problem"] if match else message)
+    return InvalidInput(f"{path}: {problem}", param=path) if path else InvalidInput(f"the body: {problem}")
 
 
 def _plain(problem: str) -> str:
@@ -57,17 +79,3 @@ def _syntax_problem(error: Exception, body: bytes) -> str:
         return "the body is nested too deeply"
     hint = "; surrogate escapes must come in pairs" if _SURROGATE_ESCAPE.search(body) else ""
     return f"the body is not valid JSON: {_plain(str(error).removeprefix('JSON is malformed: '))}{hint}"
-
-
-def _refuse_duplicates(body: bytes) -> None:
-    """InvalidInput if the top object has a key twice, since two readers would disagree on what it says."""
-    # NOTE: only run where the bytes of a key occur twice, which a nested object or a text may cause as well.
-    try:
-        # Numbers stay text: Python refuses to make an integer of over 4,300 digits.
-        pairs: list[tuple[str, object]] = json.loads(body, object_pairs_hook=list, parse_int=str, parse_float=str)
-    except RecursionError as error:
-        raise InvalidInput(_syntax_problem(error, body)) from None
-    names = Counter(name for name, _ in pairs)
-    for name, count in names.items():
-        if count > 1:
-            raise InvalidInput(f"the body has {name!r} twice", param=name)
