@@ -223,3 +223,11 @@ def test_workers_end_with_a_server_that_is_killed(info: EngineInfo) -> None:
             while time.monotonic() < deadline:
                 httpx.get(f"{url}/health")
         assert time.monotonic() < deadline
+
+
+def test_tokenize_takes_so_much_text_and_no_more(live_url: str) -> None:
+    answer = httpx.post(f"{live_url}/tokenize", json={"inputs": ["a" * 100, "a " * 5000]})
+    assert [len(tokens) for tokens in answer.json()] == [102, 5002]
+    refused = httpx.post(f"{live_url}/tokenize", json={"inputs": ["a" * 150_000] * 2})
+    assert refused.status_code == 400
+    assert "inputs hold 300000 characters, prompts included, over the limit of 262144" in refused.text
