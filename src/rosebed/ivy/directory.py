@@ -1,9 +1,9 @@
 """Which model this gateway serves, learnt from the operator or from the first replica that answers."""
 
 import asyncio
+from dataclasses import replace
 
-from rosebed.core.errors import FingerprintMismatch, ModelNotFound, Unavailable
-from rosebed.core.types import Sequence
+from rosebed.core.errors import ModelNotFound, Unavailable
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.model import ServedModel
 from rosebed.proto.codec import ReplicaInfo
@@ -30,28 +30,24 @@ class ModelDirectory:
             raise ModelNotFound(f"the model {name!r} is not served here; {', '.join(self._model.names)} is")
         return self._model
 
-    async def load(self, model: str) -> ServedModel:
-        """Read `model`, off the loop, unless one is known already."""
+    async def load(self, model: str, *, max_length: int | None = None) -> ServedModel:
+        """Read `model`, off the loop, unless one is known already. `max_length` counts where the operator gave none."""
         async with self._loading:
             if self._model is None:
+                overrides = self._config.overrides
                 self._model = await asyncio.to_thread(
                     ServedModel.load,
                     model,
                     revision=self._config.revision,
-                    overrides=self._config.overrides,
+                    overrides=replace(overrides, max_length=overrides.max_length or max_length),
                     names=self._config.served_model_names,
                 )
             return self._model
 
-    async def accept(self, info: ReplicaInfo) -> Sequence:
-        """Take a replica on: the sequence it should prove itself with.
+    async def accept(self, info: ReplicaInfo) -> None:
+        """Take a replica on. FingerprintMismatch or ConfigError if it cannot serve this gateway's requests.
 
-        FingerprintMismatch if it holds another model than this gateway's tokenizer is of.
+        The first one says what the model is, and how long its sequences may be, where the operator did not.
         """
-        model = await self.load(info.engine.model)
-        if info.engine.fingerprint != model.spec.fingerprint:
-            raise FingerprintMismatch(
-                f"it holds {info.engine.model} ({info.engine.fingerprint}), "
-                f"the gateway {model.spec.folder} ({model.spec.fingerprint})"
-            )
-        return model.probe()
+        model = await self.load(info.engine.model, max_length=info.engine.max_length)
+        model.check_replica(info.engine)

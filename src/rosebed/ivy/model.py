@@ -6,6 +6,8 @@ from pathlib import Path
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
+from rosebed.core.engine import EngineInfo
+from rosebed.core.errors import ConfigError, FingerprintMismatch
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, Pooling, resolve_model_spec
 from rosebed.core.types import Sequence
@@ -73,10 +75,19 @@ class ServedModel:
             for index, item in enumerate(tokenized)
         ]
 
-    def probe(self) -> Sequence:
-        """A small real input, to see a replica at work."""
-        (tokenized,) = self.tokenizer.tokenize(["ready?"])
-        return Sequence(token_ids=tokenized.token_ids, pool_spans=tokenized.pool_spans)
+    def check_replica(self, engine: EngineInfo) -> None:
+        """FingerprintMismatch if `engine` holds another model, ConfigError if it takes less than is asked here."""
+        spec = self.spec
+        if engine.fingerprint != spec.fingerprint:
+            raise FingerprintMismatch(
+                f"it holds {engine.model} ({engine.fingerprint}), the gateway {spec.folder} ({spec.fingerprint})"
+            )
+        if engine.max_length < spec.max_length:
+            raise ConfigError(
+                f"it takes {engine.max_length} tokens, the gateway {spec.max_length}: give both the same --max-length"
+            )
+        if engine.vocab_size < spec.vocab_size:
+            raise ConfigError(f"it has vectors for {engine.vocab_size} token ids, config.json says {spec.vocab_size}")
 
 
 def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) -> ModelSpec:

@@ -58,7 +58,7 @@ async def call() -> HandCall:
 @pytest.fixture
 async def stream(call: HandCall) -> AsyncGenerator[Stream]:
     stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
-    async with running(stream):
+    async with running(stream.run()):
         yield stream
 
 
@@ -135,7 +135,7 @@ async def test_answer_that_crosses_a_cancellation_harms_nobody(call: HandCall, s
 
 async def test_end_that_crosses_a_cancellation_loses_the_others_only(call: HandCall) -> None:
     stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
-    async with running(stream) as run:
+    async with running(stream.run()) as run:
         task, other = ask(stream, 1), ask(stream, 2)
         await settled(lambda: len(call.sent()) == 2)
         call.answers.put_nowait(cygrpc.EOF)
@@ -172,7 +172,7 @@ async def test_malformed_answer_fails_only_its_request(call: HandCall, stream: S
 @pytest.mark.parametrize("end", [cygrpc.EOF, ConnectionError("gone")])
 async def test_end_of_the_stream_loses_what_is_in_flight(call: HandCall, end: object) -> None:
     stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
-    async with running(stream):
+    async with running(stream.run()):
         task = ask(stream, 1)
         await settled(lambda: len(call.sent()) == 1)
         call.answers.put_nowait(end)

@@ -1,20 +1,25 @@
 """All replicas as one: picks by outstanding tokens, splits large requests, joins answers, asks again once."""
 
 import asyncio
+import functools
+import re
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as AnySequence
 from contextlib import suppress
+from copy import copy
 
-from rosebed.core.errors import RosebedError, Unavailable, error_from_code, mapping_of
+from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
 from rosebed.ivy.upstream.replica import Accept, Replica
-from rosebed.ivy.upstream.shares import Share, split
+from rosebed.ivy.upstream.shares import MessageLimits, Share, split
 from rosebed.proto.codec import ReplyRows
 
 MAX_SHARES_IN_FLIGHT = 4
 """Of one request, per replica: enough to keep it busy, too few to fill its queue."""
 FIRST_CONNECTION_S = 5.0
 """A worker just started takes requests while it connects: they wait this long at most."""
+
+_SEQUENCE = re.compile(r"\bsequences\[(\d+)\]")
 
 
 class Balancer:
@@ -56,15 +61,15 @@ class Balancer:
         shares = split(
             [sequence.num_tokens for sequence in sequences],
             [replica.outstanding_tokens for replica in ready],
-            min(replica.max_request_sequences for replica in ready),
+            functools.reduce(MessageLimits.smallest, (replica.limits for replica in ready)),
         )
         if len(shares) == 1:
-            return join([await self._ask(ready[shares[0].replica], sequences, lane)])
+            return join([await self._ask(ready[shares[0].replica], shares[0], sequences, lane)])
         windows = [asyncio.Semaphore(MAX_SHARES_IN_FLIGHT) for _ in ready]
 
         async def ask(share: Share) -> ReplyRows:
             async with windows[share.replica]:
-                return await self._ask(ready[share.replica], sequences[share.start : share.stop], lane)
+                return await self._ask(ready[share.replica], share, sequences[share.start : share.stop], lane)
 
         tasks = [asyncio.create_task(ask(share)) for share in shares]
         try:
@@ -73,7 +78,13 @@ class Balancer:
             for task in tasks:
                 task.cancel()  # one share was refused, or the client left: the others are not wanted either
 
-    async def _ask(self, replica: Replica, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
+    async def _ask(self, replica: Replica, share: Share, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
+        try:
+            return await self._ask_twice(replica, sequences, lane)
+        except RequestError as refusal:
+            raise _retold(refusal, share.start) from refusal
+
+    async def _ask_twice(self, replica: Replica, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
         try:
             return await replica.request(sequences, lane)
         except Unavailable:  # it went away, or takes nothing now; a second replica may be better off
@@ -94,6 +105,19 @@ def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
         num_sequences = len(reply.row_starts[OutputKind.DENSE]) - 1
         rows += [reply.rows(OutputKind.DENSE, index) for index in range(num_sequences)]
     return rows
+
+
+def _retold(refusal: RequestError, start: int) -> RequestError:
+    """A share's refusal in the client's words: `sequences[i]` is `input[start + i]` of its request."""
+
+    def name(found: re.Match[str]) -> str:
+        return f"input[{start + int(found[1])}]"
+
+    retold = copy(refusal)
+    retold.message = _SEQUENCE.sub(name, refusal.message)
+    retold.args = (retold.message,)
+    retold.param = refusal.param and _SEQUENCE.sub(name, refusal.param)
+    return retold
 
 
 def _named(error: RosebedError, index: int) -> RosebedError:

@@ -1,8 +1,9 @@
-"""One inference server: connected to, checked, tried, used until it goes, connected to again."""
+"""One inference server: connected to, checked, used until it goes, connected to again."""
 
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as AnySequence
 from contextlib import AsyncExitStack
@@ -12,26 +13,28 @@ import grpc
 
 from rosebed.core.errors import FingerprintMismatch, RosebedError, SetupError, Unavailable
 from rosebed.core.types import Lane, Sequence
+from rosebed.ivy.upstream.liveness import until_silent
+from rosebed.ivy.upstream.shares import MessageLimits
 from rosebed.ivy.upstream.stream import ReplicaLost, Stream, running
 from rosebed.proto.codec import ReplicaInfo, ReplyRows, info_of
 from rosebed.proto.rosebed_pb2 import InfoRequest
 from rosebed.proto.rosebed_pb2_grpc import TulipStub
+from rosebed.proto.sizes import check_message_bytes
 
-Accept = Callable[[ReplicaInfo], Awaitable[Sequence]]
-"""Decides whether a replica serves the right model, and gives a sequence to try it with; raises to refuse."""
+Accept = Callable[[ReplicaInfo], Awaitable[None]]
+"""Decides whether a replica serves the right model; raises to refuse it."""
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 1.0
 INFO_TIMEOUT_S = 10.0
+DEFAULT_MESSAGE_BYTES = 4 << 20
+"""What a replica takes that does not say: gRPC's own limit."""
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     # Each attempt connects anew: the process-wide pool would keep an old attempt's growing backoff.
     ("grpc.use_local_subchannel_pool", 1),
-    # A host that vanished without a word is noticed by its silence. Tulip allows a ping every five seconds.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
 )
 
 _WAITING = "waiting"
@@ -48,7 +51,8 @@ class Replica:
         """HOST:PORT."""
         self.outstanding_tokens = 0
         """Tokens this worker asked for and has not got back."""
-        self.max_request_sequences = 1
+        self.limits = MessageLimits()
+        """What one message to it may hold."""
         self._accept = accept
         self._on_ready = on_ready
         self._streams: Mapping[Lane, Stream] = {}
@@ -58,7 +62,7 @@ class Replica:
 
     @property
     def ready(self) -> bool:
-        """Whether it has answered a real request on this connection."""
+        """Whether it is connected, and said that it serves: no Tulip does before a real inference succeeded."""
         return bool(self._streams)
 
     async def request(self, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
@@ -89,23 +93,31 @@ class Replica:
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(self.target, _CHANNEL_OPTIONS))
             stub = TulipStub(channel)
             info = info_of(await stub.Info(InfoRequest(), timeout=INFO_TIMEOUT_S))
-            probe = await self._accept(info)
-            self.max_request_sequences = info.max_request_sequences
-            streams = {lane: Stream(stub.EmbedStream(), lane, info.engine.outputs) for lane in Lane}
-            tasks = [await stack.enter_async_context(running(stream)) for stream in streams.values()]
-            for stream in streams.values():
-                await stream.request([probe])
+            await self._accept(info)
+            max_bytes = info.max_message_bytes or DEFAULT_MESSAGE_BYTES
+            check_message_bytes(max_bytes, info.engine.max_length)
+            self.limits = MessageLimits(sequences=info.max_request_sequences, num_bytes=max_bytes)
+            streams = {
+                lane: Stream(stub.EmbedStream(), lane, info.engine.outputs, max_message_bytes=max_bytes)
+                for lane in Lane
+            }
+            # NOTE: no request is sent to try it: on a busy replica that would wait behind all queued work.
+            works = [*(stream.run() for stream in streams.values()), until_silent(stub)]
+            tasks = [await stack.enter_async_context(running(work)) for work in works]
             _log.info("%s is ready: %s on %s", self.target, info.engine.model, info.engine.device)
             await self._use(streams, until=tasks)
 
     async def _use(self, streams: Mapping[Lane, Stream], until: AnySequence[asyncio.Task[None]]) -> NoReturn:
-        """Take requests until one of the streams' tasks ends; raises why."""
-        self._streams, self._last_reason, self._backoff_s, self._was_ready = streams, "", FIRST_BACKOFF_S, True
+        """Take requests until one of the tasks ends; raises why."""
+        self._streams, self._last_reason, self._was_ready = streams, "", True
         self._on_ready()
+        started_s = time.monotonic()
         try:
             ended, _ = await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._streams = {}
+            if time.monotonic() - started_s > LONGEST_BACKOFF_S:  # not one that comes only to go
+                self._backoff_s = FIRST_BACKOFF_S
         ended.pop().result()
         raise Unavailable("it ended the connection")
 

@@ -7,10 +7,26 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from rosebed.proto.sizes import HEADER_BYTES, SEQUENCE_BYTES, TOKEN_BYTES, message_bytes
+
 MIN_SHARE_TOKENS = 512
 """Fewer tokens than this are not worth a replica of their own: about so many saturate a small model's device."""
 MAX_SHARE_TOKENS = 1 << 18
 """More tokens than this go in several messages, so that a huge request flows through a queue it would overfill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLimits:
+    """What one message to a replica may hold."""
+
+    sequences: int = 1
+    num_bytes: int = 64 << 20
+
+    def smallest(self, other: "MessageLimits") -> "MessageLimits":
+        """What both replicas take."""
+        return MessageLimits(
+            sequences=min(self.sequences, other.sequences), num_bytes=min(self.num_bytes, other.num_bytes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +38,15 @@ class Share:
     stop: int
 
 
-def split(num_tokens: Sequence[int], outstanding: Sequence[int], max_sequences: int) -> list[Share]:
+def split(num_tokens: Sequence[int], outstanding: Sequence[int], limits: MessageLimits) -> list[Share]:
     """Shares that cover all sequences (`num_tokens` each) once, in order.
 
-    `outstanding` is the tokens each replica still has to compute, `max_sequences` what one message may hold. Tokens go
-    where they end soonest: shares raise the least loaded replicas to one common level.
+    `outstanding` is the tokens each replica still has to compute. Tokens go where they end soonest: shares raise the
+    least loaded replicas to one common level.
     """
     total = sum(num_tokens)
-    if total <= MIN_SHARE_TOKENS and len(num_tokens) <= max_sequences:  # nearly every online request
+    fits = len(num_tokens) <= limits.sequences and message_bytes(total, len(num_tokens)) <= limits.num_bytes
+    if total <= MIN_SHARE_TOKENS and fits:  # nearly every online request
         return [Share(min(range(len(outstanding)), key=outstanding.__getitem__), 0, len(num_tokens))]
     loads = level(total, outstanding)
     replicas = [replica for replica, load in enumerate(loads) if load]
@@ -38,19 +55,27 @@ def split(num_tokens: Sequence[int], outstanding: Sequence[int], max_sequences: 
     return [
         Share(replica, start, stop)
         for replica, (first, last) in zip(replicas, pairwise([0, *inner, len(num_tokens)]), strict=True)
-        for start, stop in pairwise(_cuts(ends, first, last, max_sequences))
+        for start, stop in pairwise(_cuts(ends, first, last, limits))
     ]
 
 
-def _cuts(ends: npt.NDArray[np.int64], first: int, last: int, max_sequences: int) -> list[int]:
+def _cuts(ends: npt.NDArray[np.int64], first: int, last: int, limits: MessageLimits) -> list[int]:
     """Where to cut the sequences [first, last), both included, so that no piece is over a limit if it can be helped."""
+    byte_ends = TOKEN_BYTES * ends + SEQUENCE_BYTES * np.arange(1, len(ends) + 1)
     cuts = [first]
     while cuts[-1] < last:
         start = cuts[-1]
-        before = int(ends[start - 1]) if start else 0
-        fitting = int(np.searchsorted(ends, before + MAX_SHARE_TOKENS, side="right"))
-        cuts.append(min(max(fitting, start + 1), start + max_sequences, last))
+        fitting = min(
+            _fitting(ends, start, MAX_SHARE_TOKENS), _fitting(byte_ends, start, limits.num_bytes - HEADER_BYTES)
+        )
+        cuts.append(min(max(fitting, start + 1), start + limits.sequences, last))
     return cuts
+
+
+def _fitting(ends: npt.NDArray[np.int64], start: int, room: int) -> int:
+    """Where the sequences end that, from `start` on, take no more than `room`; `ends` is their running total."""
+    before = int(ends[start - 1]) if start else 0
+    return int(np.searchsorted(ends, before + room, side="right"))
 
 
 def level(total: int, outstanding: Sequence[int]) -> list[int]:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from collections.abc import Sequence as AnySequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
+from typing import Any
 
 import grpc
 
@@ -18,7 +19,9 @@ from rosebed.proto.rosebed_pb2 import EmbedResponse, StreamRequest
 EmbedStreamCall = grpc.aio.StreamStreamCall[StreamRequest, EmbedResponse]
 
 MAX_JOINED_BYTES = 64 << 10
-"""Waiting messages share one write up to about this size; joining copies, which larger ones do not repay."""
+"""Waiting messages share one write up to this size; joining copies, which larger ones do not repay."""
+_JOINT_BYTES = 8
+"""Most that a message takes beside its own bytes where another carries it."""
 
 
 class ReplicaLost(Unavailable):
@@ -28,10 +31,14 @@ class ReplicaLost(Unavailable):
 class Stream:
     """Requests to one replica in one lane. Lives as long as its gRPC call, and belongs to one event loop."""
 
-    def __init__(self, call: EmbedStreamCall, lane: Lane, specs: OutputSpecs) -> None:
+    def __init__(
+        self, call: EmbedStreamCall, lane: Lane, specs: OutputSpecs, *, max_message_bytes: int = MAX_JOINED_BYTES
+    ) -> None:
+        """`max_message_bytes` is the largest message that the replica takes."""
         self._call = call
         self._lane = lane
         self._specs = specs
+        self._max_joined_bytes = min(max_message_bytes, MAX_JOINED_BYTES)
         self._loop = asyncio.get_running_loop()
         self._ids = count(1)
         self._pending: dict[int, tuple[Assembler, asyncio.Future[ReplyRows]]] = {}
@@ -72,7 +79,7 @@ class Stream:
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the call is over: reading says why
             while True:
                 while self._waiting:
-                    await self._call.write(joined(_take_some(self._waiting)))
+                    await self._call.write(joined(_take_some(self._waiting, self._max_joined_bytes)))
                 self._wake.clear()
                 await self._wake.wait()
 
@@ -105,19 +112,19 @@ class Stream:
         self._pending.clear()
 
 
-def _take_some(waiting: deque[StreamRequest]) -> list[StreamRequest]:
+def _take_some(waiting: deque[StreamRequest], max_bytes: int) -> list[StreamRequest]:
+    """The first, and what follows it as long as all fit into `max_bytes` together."""
     taken = [waiting.popleft()]
     num_bytes = taken[0].ByteSize()
-    while waiting and num_bytes < MAX_JOINED_BYTES:
+    while waiting and (num_bytes := num_bytes + waiting[0].ByteSize() + _JOINT_BYTES) <= max_bytes:
         taken.append(waiting.popleft())
-        num_bytes += taken[-1].ByteSize()
     return taken
 
 
 @asynccontextmanager
-async def running(stream: Stream) -> AsyncGenerator[asyncio.Task[None]]:
-    """Run `stream` in a task of its own, ended with the context."""
-    task = asyncio.create_task(stream.run())
+async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None]]:
+    """Run `work` in a task of its own, ended with the context."""
+    task = asyncio.create_task(work)
     try:
         yield task
     finally:
