@@ -20,6 +20,8 @@ with needs_extra("rosebed tulip", "serve"):
     from rosebed.rose import load_engine
     from rosebed.tulip.server import TulipServer
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 log = logging.getLogger(__name__)
 
 GRACE_S = 8.0
@@ -41,10 +43,20 @@ def run_tulip(spec: ModelSpec, engine: EngineConfig, tulip: TulipConfig) -> None
 
 
 async def serve_until_signal(engine: Engine, tulip: TulipConfig) -> None:
-    """Run a server around `engine` until SIGTERM or SIGINT, then let what is in flight finish."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    """Run a server around `engine` until SIGTERM or SIGINT, then let what is in flight finish.
+
+    Another signal while it does ends the process at once.
+    """
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        for number in _STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # not Python's own, which would raise KeyboardInterrupt
+
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
     server = TulipServer(engine, tulip)
     await server.start()
     with _start_up_uncollected():

@@ -158,3 +158,40 @@ def test_paths_with_spaces_and_letters_of_the_world(tmp_path: Path) -> None:
     folder = tmp_path / "mein Modell ☃"
     folder.symlink_to(MINILM)
     assert len(rosebed("encode", str(folder), "a").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_log_level_goes_before_or_after_the_command(place: str) -> None:
+    level, command = ["--log-level", "info"], ["encode", MINILM, "a"]
+    said = rosebed(*level, *command) if place == "before" else rosebed(*command, *level)
+    assert said.returncode == 0
+    assert " INFO " in said.stderr
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["ivy", "--tulip", "h:1", "--port", "0", "--model"]])
+def test_a_limit_without_room_for_text_is_refused_before_anything_starts(command: list[str]) -> None:
+    result = rosebed(*command, MINILM, "--max-length", "2")
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: --max-length: a limit of 2 tokens")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--bulk-wait-s", "inf"),
+        ("--fatal-s", "nan"),
+        ("--max-message-bytes", "99999999999"),
+        ("--max-message-bytes", "1024"),
+        ("--token-budget", "0"),
+        ("--num-threads", "99999"),
+        ("--device", "tpu"),
+    ],
+)
+def test_the_inference_server_s_options_are_checked_before_it_starts(option: str, value: str) -> None:
+    for command in ("serve", "tulip"):
+        result = rosebed(command, MINILM, "--port", "0", option, value)
+        assert result.returncode == 2
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("Error: ")
+        assert option in line

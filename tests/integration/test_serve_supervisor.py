@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from serve_process import is_alive
 
 from rosebed.cli.supervisor import ChildCommand, Supervisor
 
@@ -63,3 +64,21 @@ async def test_a_child_that_does_not_stop_is_killed_with_what_it_started() -> No
     started_s = time.monotonic()
     assert await Supervisor([child("stubborn", STUBBORN)], become_ready=signal_myself, grace_s=0.3).run() == 0
     assert time.monotonic() - started_s < 10
+
+
+async def test_a_second_signal_ends_it_at_once_with_all_it_started(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    stubborn = child("stubborn", f"trap '' TERM; sleep 61 & echo $! > {pid_file}; wait; wait; sleep 61")
+
+    async def signal_twice() -> None:
+        await asyncio.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    started_s = time.monotonic()
+    signals = asyncio.create_task(signal_twice())
+    assert await Supervisor([stubborn], become_ready=at_once, grace_s=30).run() == 0
+    assert time.monotonic() - started_s < 5
+    await signals
+    assert not is_alive(int(pid_file.read_text()))

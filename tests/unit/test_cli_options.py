@@ -105,6 +105,7 @@ def test_help_is_the_docstring_under_the_field() -> None:
     "config",
     [
         Outer(host="a"),
+        Outer(host="-a", servers=("a,b", 'c"d', '"', "e f", "line\nbreak", "")),
         Outer(host="a b", servers=("x", "y"), share=0.1, truncate=True, inner=Inner(max_length=1, rule="lax")),
     ],
 )

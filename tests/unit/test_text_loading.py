@@ -8,7 +8,7 @@ from core_folders import write_folder
 from text_models import WORDS, Files, bert_files, bert_folder, edit_tokenizer, qwen_folder
 
 from rosebed.core.errors import CheckpointError
-from rosebed.text.loading import check_tokenizer, load_tokenizer
+from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 
 
@@ -30,17 +30,6 @@ def test_the_files_truncation_and_padding_are_off(tmp_path: Path) -> None:
 def test_neither_file_says_what_is_needed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no tokenizer\.json .*save_pretrained"):
         load_tokenizer(tmp_path, "bert")
-    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json .*save_pretrained"):
-        check_tokenizer(tmp_path, "bert")
-
-
-def test_a_tokenizer_s_file_is_found_without_reading_it(tmp_path: Path) -> None:
-    write_folder(tmp_path, {"vocab.txt": "no vocabulary"})
-    check_tokenizer(tmp_path, "bert")
-    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json"):
-        check_tokenizer(tmp_path, "qwen3")
-    write_folder(tmp_path, {"tokenizer.json": "no JSON"})
-    check_tokenizer(tmp_path, "qwen3")
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"model": {"type": "Nonsense"}}'])

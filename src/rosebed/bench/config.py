@@ -8,6 +8,8 @@ from rosebed.core.model_spec import ModelOverrides
 from rosebed.rose.config import EngineConfig
 
 MAX_PROCESSES = 256
+MAX_NUMBER = 1_000_000
+"""Of seconds, milliseconds and requests a second: inf is not measured either."""
 
 InputKind = Literal["auto", "ids", "text"]
 
@@ -78,9 +80,15 @@ class BenchConfig:
         if (self.processes or 1) > MAX_PROCESSES:
             raise ConfigError(f"--processes should be at most {MAX_PROCESSES}, not {self.processes}")
         _check_least("--warmup", self.warmup, 0)
+        _check_least("--seed", self.seed, 0)
         for name in ("rate", "p99_bound_ms", "duration", "timeout"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"--{name.replace('_', '-')} should be above 0, not {getattr(self, name)}")
+        for name in ("rate", "p99_bound_ms", "duration", "timeout", "warmup"):
+            if getattr(self, name) > MAX_NUMBER:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} should be at most {MAX_NUMBER}, not {getattr(self, name)}"
+                )
 
 
 def _check_least(flag: str, value: float, least: int) -> None:

@@ -1,11 +1,11 @@
 """The group of commands, each imported when it is asked for."""
 
-import logging
 from importlib import import_module
 
 import click
 
 from rosebed import __version__
+from rosebed.cli.logs import LEVELS, set_level
 
 COMMANDS = {
     "serve": "Serve a model over HTTP on this machine.",
@@ -39,10 +39,10 @@ class LazyCommands(click.Group):
 @click.version_option(__version__, prog_name="rosebed")
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=LEVELS,
     default="info",
     show_default=True,
-    help="Least severe messages to write to stderr; goes before the command. encode writes warnings by default.",
+    help="Least severe messages to write to stderr, here or after the command. encode writes warnings by default.",
 )
 def app(log_level: str) -> None:
     """Serve text embedding models.
@@ -55,6 +55,4 @@ def app(log_level: str) -> None:
     MODEL is a folder, or the name of a repository on the Hugging Face hub. Every option can be given in the
     environment too: --port of `rosebed serve` is ROSEBED_SERVE_PORT.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    if log_level == "info":
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it reports each request at this level
+    set_level(log_level)

@@ -1,6 +1,5 @@
 """`rosebed encode`: vectors on the command line, computed in this process."""
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -8,6 +7,7 @@ from itertools import islice
 import click
 from click.core import ParameterSource
 
+from rosebed.cli.logs import set_level
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.core.dimensions import check_dimensions
@@ -72,9 +72,9 @@ def command(
 
 def _quieten(context: click.Context) -> None:
     """Warnings only, unless --log-level was given: an answer of one line would drown in reports."""
-    group = context.parent
-    if group is None or group.get_parameter_source("log_level") is ParameterSource.DEFAULT:
-        logging.getLogger().setLevel(logging.WARNING)
+    given = (context.find_root(), context)
+    if all(place.get_parameter_source("log_level") in (None, ParameterSource.DEFAULT) for place in given):
+        set_level("warning")
 
 
 def _lines() -> Iterator[str]:

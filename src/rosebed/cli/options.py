@@ -4,8 +4,10 @@ Knows no part's config; the commands name them.
 """
 
 import ast
+import csv
 import functools
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -13,6 +15,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
+
+from rosebed.cli.logs import log_level_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,7 +30,11 @@ class SectionedOption(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command whose `--help` lists its options by section, those without one first."""
+    """A command whose `--help` lists its options by section, those without one first. It takes --log-level too."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.append(log_level_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
@@ -77,7 +85,9 @@ def config_arguments(*configs: Any, exclude: Collection[str] = ()) -> list[str]:
 def _arguments(flag: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
-    return [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
+    if isinstance(value, tuple):
+        return [argument for part in value for argument in (flag, _quoted(part))]
+    return [flag, str(value)]
 
 
 def _flag(name: str, *, is_many: bool) -> str:
@@ -142,7 +152,15 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _separated(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part for value in values for part in value.split(","))
+    try:
+        return tuple(part for value in values for part in next(csv.reader([value]), None) or [""])
+    except csv.Error as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _quoted(value: str) -> str:
+    """`value` for `_separated` to read as one, whatever commas and quotes it holds."""
+    return '"' + value.replace('"', '""') + '"' if re.search('[,"\\r\\n]', value) else value
 
 
 def _click_type(annotation: Any) -> Any:

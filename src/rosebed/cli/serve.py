@@ -1,8 +1,8 @@
 """`rosebed serve`: one machine's Ivy and Tulip, as two child processes under a supervisor."""
 
 import asyncio
-import logging
 import os
+import re
 import sys
 import tempfile
 import time
@@ -11,17 +11,22 @@ from dataclasses import replace
 
 import click
 
+from rosebed.cli.logs import current_level
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_arguments, config_options
 from rosebed.cli.supervisor import ChildCommand, Supervisor
+from rosebed.core.errors import ConfigError
 from rosebed.core.ports import reserved_port
 from rosebed.ivy.config import IvyConfig
-from rosebed.rose.config import EngineConfig
+from rosebed.proto.sizes import check_message_bytes
+from rosebed.rose.config import EngineConfig, check_config
 from rosebed.tulip.config import TulipConfig
 
 GRACE_S = 10.0
 """Time each child has to finish what is in flight."""
 _POLL_S = 0.1
+_SOCKET_FOLDER = re.compile(r"[\w./-]{1,70}", re.ASCII)
+"""Folders that a socket's address may name: gRPC splits it at commas, and the system takes some 100 bytes."""
 
 
 @click.command(cls=SectionedCommand)
@@ -48,11 +53,13 @@ def command(
     """
     spec = model.spec()
     library, server = engine(), tulip()
+    check_config(library)
     from rosebed.ivy.model import model_name
-    from rosebed.text.loading import check_tokenizer
+    from rosebed.text.tokenizer import check_tokenizer
 
-    check_tokenizer(spec.folder, spec.model_type)
-    with tempfile.TemporaryDirectory(prefix="rosebed-") as directory:
+    check_message_bytes(server.max_message_bytes, spec.max_length)
+    check_tokenizer(spec)
+    with _socket_folder() as directory:
         address = f"unix:{directory}/tulip.sock"
         gateway = ivy(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
         names = gateway.served_model_names or (model_name(model.name),)
@@ -60,7 +67,7 @@ def command(
             gateway = replace(gateway, port=port, served_model_names=names)
             tulip_options = config_arguments(model.overrides, server, library)
             commands = [
-                _child("tulip", [str(spec.folder), "--host", address, *tulip_options]),
+                _child("tulip", ["--host", address, *tulip_options, "--", str(spec.folder)]),
                 _child(
                     "ivy",
                     config_arguments(gateway, exclude=("api_key", "pooling")),
@@ -68,6 +75,16 @@ def command(
                 ),
             ]
             sys.exit(asyncio.run(_supervise(commands, gateway)))
+
+
+def _socket_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder of our own, where temporary files go if its name can be an address, else in /tmp."""
+    try:
+        usual = tempfile.gettempdir()
+        parent = usual if _SOCKET_FOLDER.fullmatch(usual) else "/tmp"  # noqa: S108 - a folder with a name of its own
+        return tempfile.TemporaryDirectory(prefix="rosebed-", dir=parent)
+    except OSError as error:
+        raise ConfigError(f"TMPDIR: no folder for the servers' socket can be made: {error}") from error
 
 
 async def _supervise(commands: list[ChildCommand], gateway: IvyConfig) -> int:
@@ -89,11 +106,10 @@ def _ivy_environment(gateway: IvyConfig, directory: str) -> dict[str, str]:
 
 def _child(name: str, arguments: list[str], **more: str) -> ChildCommand:
     """A child is told all it needs by its arguments and `more` environment; ours was for `rosebed serve` alone."""
-    level = logging.getLevelName(logging.getLogger().level).lower()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ROSEBED_")}
     return ChildCommand(
         name=name,
-        arguments=[sys.executable, "-m", "rosebed", "--log-level", level, name, *arguments],
+        arguments=[sys.executable, "-m", "rosebed", "--log-level", current_level(), name, *arguments],
         environment=environment | more,
     )
 

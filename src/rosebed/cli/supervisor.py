@@ -78,10 +78,19 @@ class Supervisor:
         self._is_ready = False
 
     async def run(self) -> int:
-        """Until SIGINT or SIGTERM (0), or until a child fails for good (its exit code, at least 1)."""
+        """Until SIGINT or SIGTERM (0), or until a child fails for good (its exit code, at least 1).
+
+        Another signal while the children stop ends them at once.
+        """
         stopped = asyncio.Event()
+
+        def stop() -> None:
+            if stopped.is_set():
+                self._kill_all()
+            stopped.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         try:
             for command in self._commands:
                 await self._start(command)
@@ -134,6 +143,11 @@ class Supervisor:
             process = self._processes.get(command.name)
             if process is not None and process.returncode is None:
                 await self._stop(command.name, process)
+
+    def _kill_all(self) -> None:
+        for process in self._processes.values():
+            if process.returncode is None:
+                _kill_group(process.pid)
 
     async def _stop(self, name: str, process: asyncio.subprocess.Process) -> None:
         process.terminate()

@@ -7,7 +7,8 @@ import click
 from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.core.ports import free_port
-from rosebed.rose.config import EngineConfig
+from rosebed.proto.sizes import check_message_bytes
+from rosebed.rose.config import EngineConfig, check_config
 from rosebed.tulip.config import TulipConfig
 
 
@@ -23,9 +24,11 @@ def command(model: ChosenModel, tulip: Callable[[], TulipConfig], engine: Callab
       rosebed tulip BAAI/bge-m3 --host 0.0.0.0 --port 50051
       rosebed tulip ./my-model --device cuda:1
     """
-    server, library = tulip(), engine()
+    server, library, spec = tulip(), engine(), model.spec()
+    check_config(library)
+    check_message_bytes(server.max_message_bytes, spec.max_length)
     if not server.host.startswith("unix:"):
         free_port(server.host, server.port)  # before the model is loaded, which may take a minute
     from rosebed.wiring import run_tulip
 
-    run_tulip(model.spec(), library, server)
+    run_tulip(spec, library, server)

@@ -8,6 +8,10 @@ from rosebed.core.errors import ConfigError
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 GraphPolicy = Literal["full", "lazy", "off"]
 
+MAX_TOKEN_BUDGET = 1 << 24
+"""More is a slip of the hand: no device holds the hidden states of so many."""
+MAX_THREADS = 4096
+
 _OVERFLOWS_FLOAT16 = frozenset({"qwen3", "bidirectional_pplx_qwen3"})
 """Model types whose hidden states leave float16's range and become NaN."""
 
@@ -32,14 +36,9 @@ class EngineConfig:
 
 def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> EngineConfig:
     """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag."""
-    _check_type("--device", config.device, str)
-    _check_type("--attention", config.attention, str)
-    _check_choice("--dtype", config.dtype, get_args(DtypeName))
-    _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
+    check_config(config)
     device = ("cuda" if has_cuda else "cpu") if config.device == "auto" else config.device
-    kind, _, index = device.partition(":")
-    if kind not in ("cpu", "cuda") or (index and (kind == "cpu" or not index.isdecimal())):
-        raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
+    kind = device.partition(":")[0]
     if kind == "cuda" and not has_cuda:
         raise ConfigError(f"--device {config.device}: torch sees no CUDA device here")
     dtype: DtypeName = config.dtype
@@ -48,9 +47,20 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
     if dtype == "float16" and (kind == "cpu" or model_type in _OVERFLOWS_FLOAT16):
         where = "the CPU" if kind == "cpu" else f"{model_type}, which overflows it"
         raise ConfigError(f"--dtype float16 is not served on {where}: take bfloat16 or float32")
-    _check_positive("--token-budget", config.token_budget)
-    _check_positive("--num-threads", config.num_threads)
     return replace(config, device=device, dtype=dtype)
+
+
+def check_config(config: EngineConfig) -> None:
+    """ConfigError for a value that is wrong on every machine, naming its flag."""
+    _check_type("--device", config.device, str)
+    _check_type("--attention", config.attention, str)
+    _check_choice("--dtype", config.dtype, get_args(DtypeName))
+    _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
+    kind, colon, index = config.device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not index.isdecimal())):
+        raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
+    _check_count("--token-budget", config.token_budget, MAX_TOKEN_BUDGET)
+    _check_count("--num-threads", config.num_threads, MAX_THREADS)
 
 
 # Configs made in Python, unlike those of the command line, hold whatever they were given.
@@ -64,9 +74,11 @@ def _check_choice(flag: str, value: object, choices: tuple[str, ...]) -> None:
         raise ConfigError(f"{flag} should be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
 
 
-def _check_positive(flag: str, value: int | None) -> None:
+def _check_count(flag: str, value: int | None, most: int) -> None:
     if value is None:
         return
     _check_type(flag, value, int)
     if value < 1:
         raise ConfigError(f"{flag} should be at least 1, not {value}")
+    if value > most:
+        raise ConfigError(f"{flag} should be at most {most}, not {value}")

@@ -40,11 +40,6 @@ def load_tokenizer(folder: Path, model_type: str) -> Tokenizer:
     return tokenizer
 
 
-def check_tokenizer(folder: Path, model_type: str) -> None:
-    """CheckpointError if there is no file to make a tokenizer of; reads none, which can take a second."""
-    _tokenizer_file(folder, read_json(folder / _SETTINGS) or {}, model_type)
-
-
 def _tokenizer_file(folder: Path, settings: Json, model_type: str) -> Path:
     if (file := folder / "tokenizer.json").is_file():
         return file
