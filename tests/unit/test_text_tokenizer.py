@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from text_models import EOS, bert, bert_folder, qwen, spec_of
+from tokenizers import Tokenizer
 
-from rosebed.core.errors import ConfigError, ContextLengthExceeded, InvalidInput
-from rosebed.text.tokenizer import Side, TextTokenizer, TokenizedInput, TokenizeOptions
+from rosebed.core.errors import CheckpointError, ConfigError, ContextLengthExceeded, InvalidInput
+from rosebed.text.tokenizer import Side, TextTokenizer, TokenizedInput, TokenizeOptions, check_tokenizer
 
 NO_SPECIALS = TokenizeOptions(add_special_tokens=False)
 
@@ -384,3 +386,31 @@ def test_many_threads_with_mixed_options_give_serial_ids(tokenizer: TextTokenize
     serial = [run(job) for job in jobs]
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(run, jobs)) == serial
+
+
+def test_a_token_that_the_model_has_no_vector_for_is_named(tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocab_size = spec_of(folder).vocab_size
+    tokenizer.add_tokens([f"<extra{i}>" for i in range(vocab_size)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    strange = TextTokenizer.load(spec_of(folder))
+    assert ids(strange.tokenize(["a b"])) == [[2, 6, 7, 3]]
+    last = f"<extra{vocab_size - 1}>"
+    with pytest.raises(InvalidInput, match=rf"input\[1\] holds the token '{last}' \(\d+\), for which") as refused:
+        strange.tokenize(["a", f"see {last}"])
+    assert refused.value.param == "input[1]"
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_checking_finds_a_limit_without_room(tmp_path: Path, limit: int) -> None:
+    with pytest.raises(ConfigError, match="--max-length"):
+        check_tokenizer(replace(spec_of(bert_folder(tmp_path)), max_length=limit))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_checking_finds_a_malformed_file(tmp_path: Path, content: str) -> None:
+    spec = spec_of(bert_folder(tmp_path))
+    (spec.folder / "tokenizer.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
+        check_tokenizer(spec)

@@ -11,7 +11,7 @@ def main() -> None:
     """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
     # Threads that spin while they wait take cores from the gateway and the event loop. Read when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # gRPC's event engine hands each message from thread to thread: a third of a millisecond a round trip, on many cores.
+    # gRPC's event engine hands messages from thread to thread: with many cores a third of a millisecond a round trip.
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener,-event_engine_callback_cq")
     try:
         with needs_extra("the command line", "serve"):
