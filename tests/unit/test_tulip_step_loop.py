@@ -9,7 +9,7 @@ from rosebed.testing import FakeEngine, StepTime, fake_sequence
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.request import RequestState
-from rosebed.tulip.step_loop import StepLoop
+from rosebed.tulip.step_loop import LINGER_NS, StepLoop
 
 
 class Counted:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import grpc.aio
 import numpy as np
@@ -14,20 +15,23 @@ from grpc_reflection.v1alpha.reflection import enable_server_reflection
 from rosebed.core.engine import Engine, EngineInfo
 from rosebed.core.errors import ConfigError, PayloadTooLarge, RosebedError
 from rosebed.core.types import Sequence, whole_span
+from rosebed.proto.link import link_path
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.exposition import MetricsEndpoint, TulipCollector
 from rosebed.tulip.health import HEALTH_NAME, HealthServicer
 from rosebed.tulip.intake import Intake
+from rosebed.tulip.link import LinkServer
 from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.predictor import token_bucket
 from rosebed.tulip.readiness import Gate
 from rosebed.tulip.request import RequestState
 from rosebed.tulip.servicer import SERVICE_NAME, TulipServicer
+from rosebed.tulip.session import StreamSession, Write
 from rosebed.tulip.step_loop import StepLoop
 from rosebed.tulip.watchdog import Watchdog, exit_process
 
 MIN_PING_INTERVAL_MS = 5000
-"""Gateways ping idle streams to notice a lost host; grpc's own limit of five minutes would cut them off."""
+"""Clients may ping idle connections to notice a lost host; grpc's own limit of five minutes would cut them off."""
 
 
 class TulipServer:
@@ -81,7 +85,11 @@ class TulipServer:
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, answer what was taken within `grace_s`, then drop the rest and close."""
         self._gate.stop()
-        await self._running.server.stop(grace_s)
+        link = self._running.link
+        async with asyncio.TaskGroup() as ending:
+            ending.create_task(self._running.server.stop(grace_s))
+            if link is not None:
+                ending.create_task(link.stop(grace_s))
         self._running.watchdog.stop()
         if self._running.metrics_endpoint is not None:
             await asyncio.to_thread(self._running.metrics_endpoint.close)
@@ -96,7 +104,8 @@ class TulipServer:
         on_fatal = self._fatal_hook()
         step_loop = StepLoop(self._engine, config, metrics=self._metrics, on_fatal=on_fatal)
         server = grpc.aio.server(options=_options(config))
-        self._add_services(server, step_loop)
+        intake = Intake(self._engine, config, step_loop=step_loop, gate=self._gate, metrics=self._metrics)
+        self._add_services(server, intake)
         port = _bind(server, config.host, config.port)
         endpoint = None
         if config.metrics_port is not None:
@@ -104,8 +113,13 @@ class TulipServer:
             host = "127.0.0.1" if config.host.startswith("unix:") else config.host
             endpoint = MetricsEndpoint(collector, host=host, port=config.metrics_port)
         await server.start()
+        link = self._link(intake)
+        if link is not None:
+            await link.start()
         watchdog = Watchdog(step_loop.scheduler, config, on_stall=self._gate.stall, on_fatal=on_fatal)
-        return _Parts(server=server, port=port, step_loop=step_loop, watchdog=watchdog, metrics_endpoint=endpoint)
+        return _Parts(
+            server=server, link=link, port=port, step_loop=step_loop, watchdog=watchdog, metrics_endpoint=endpoint
+        )
 
     def _fatal_hook(self) -> Callable[[str], None]:
         loop = asyncio.get_running_loop()
@@ -118,8 +132,15 @@ class TulipServer:
 
         return fail
 
-    def _add_services(self, server: grpc.aio.Server, step_loop: StepLoop) -> None:
-        intake = Intake(self._engine, self._config, step_loop=step_loop, gate=self._gate, metrics=self._metrics)
+    def _link(self, intake: Intake) -> LinkServer | None:
+        """What gateways on this machine use instead of gRPC, where there is a Unix socket to put it beside."""
+        path = link_path(self._config.host)
+        if path is None:
+            return None
+        open_session = partial(_open_session, intake, self._gate, self._config)
+        return LinkServer(path, open_session, max_message_bytes=self._config.max_message_bytes)
+
+    def _add_services(self, server: grpc.aio.Server, intake: Intake) -> None:
         TulipServicer(self._engine, self._config, intake=intake, gate=self._gate).add_to(server)
         add_HealthServicer_to_server(HealthServicer(self._gate, (SERVICE_NAME,)), server)
         enable_server_reflection((SERVICE_NAME, HEALTH_NAME, REFLECTION_NAME), server)
@@ -130,10 +151,15 @@ class _Parts:
     """What exists from `start` on."""
 
     server: grpc.aio.Server
+    link: LinkServer | None
     port: int
     step_loop: StepLoop
     watchdog: Watchdog
     metrics_endpoint: MetricsEndpoint | None
+
+
+def _open_session(intake: Intake, gate: Gate, config: TulipConfig, write: Write) -> StreamSession:
+    return StreamSession(intake, gate, config, write=write)
 
 
 def _options(config: TulipConfig) -> list[tuple[str, int]]:

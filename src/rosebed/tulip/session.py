@@ -15,6 +15,9 @@ from rosebed.tulip.replies import refusal, responses
 from rosebed.tulip.request import RequestState
 from rosebed.tulip.writer import Reply, ReplyWriter
 
+Write = Callable[[EmbedResponse], Awaitable[None]]
+"""Sends one message, and waits while the client is slow to read."""
+
 PARTS_PER_TURN = 128
 """Of the messages that one joins; taking these keeps the event loop busy for some milliseconds."""
 
@@ -41,7 +44,7 @@ class StreamSession:
         gate: Gate,
         config: TulipConfig,
         *,
-        write: Callable[[EmbedResponse], Awaitable[None]],
+        write: Write,
     ) -> None:
         self._intake = intake
         self._gate = gate

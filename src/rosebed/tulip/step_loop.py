@@ -1,11 +1,12 @@
 """Calls `Scheduler.turn` on the event loop, when there is something to do and at no other time.
 
-POLL engines: the loop re-arms itself while a step is in flight, and never sleeps then. CALLBACK engines: the end of a
-step wakes it from the engine's thread. There is no timer and no task.
+POLL engines: the loop re-arms itself while a step is in flight, and for a moment after, and never sleeps then. CALLBACK
+engines: the end of a step wakes it from the engine's thread. There is no timer and no task.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from rosebed.core.engine import Completion, Engine, LazyTensor
@@ -14,6 +15,10 @@ from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.scheduler import Scheduler
 
 _LOG = logging.getLogger(__name__)
+
+LINGER_NS = 500_000
+"""A polled loop stays awake so long after a step: who asks one thing after another asks again by then, and a thread
+that sleeps takes 50 µs to wake."""
 
 
 class StepLoop:
@@ -26,6 +31,7 @@ class StepLoop:
         self._loop = asyncio.get_running_loop()
         self._on_fatal = on_fatal
         self._armed = False
+        self._awake_until_ns = 0
         calls_back = engine.completion is Completion.CALLBACK
         self.scheduler = Scheduler(
             engine,
@@ -50,7 +56,10 @@ class StepLoop:
             _LOG.exception("the step loop failed")
             self._on_fatal(f"the step loop raised {type(error).__name__}: {error}")
             return
+        now_ns = time.monotonic_ns()
         if self.scheduler.must_poll:
+            self._awake_until_ns = now_ns + LINGER_NS
+        if now_ns < self._awake_until_ns:
             self.wake()
 
     def _await_callback(self, lazy: LazyTensor) -> None:

@@ -13,6 +13,7 @@ import grpc
 
 from rosebed.core.errors import FingerprintMismatch, RosebedError, SetupError, Unavailable
 from rosebed.core.types import Lane, Sequence
+from rosebed.ivy.upstream.link import open_call
 from rosebed.ivy.upstream.liveness import until_silent
 from rosebed.ivy.upstream.shares import MessageLimits
 from rosebed.ivy.upstream.stream import ReplicaLost, Stream, running
@@ -97,9 +98,10 @@ class Replica:
             max_bytes = info.max_message_bytes or DEFAULT_MESSAGE_BYTES
             check_message_bytes(max_bytes, info.engine.max_length)
             self.limits = MessageLimits(sequences=info.max_request_sequences, num_bytes=max_bytes)
+            calls = {lane: await open_call(self.target, stub, stack) for lane in Lane}
             streams = {
-                lane: Stream(stub.EmbedStream(), lane, info.engine.outputs, max_message_bytes=max_bytes)
-                for lane in Lane
+                lane: Stream(call, lane, info.engine.outputs, max_message_bytes=max_bytes)
+                for lane, call in calls.items()
             }
             # NOTE: no request is sent to try it: on a busy replica that would wait behind all queued work.
             works = [*(stream.run() for stream in streams.values()), until_silent(stub)]

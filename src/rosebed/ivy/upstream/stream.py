@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from collections.abc import Sequence as AnySequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -16,7 +16,16 @@ from rosebed.core.types import Lane, Sequence
 from rosebed.proto.codec import Assembler, ReplyRows, joined, request_message, separated
 from rosebed.proto.rosebed_pb2 import EmbedResponse, StreamRequest
 
-EmbedStreamCall = grpc.aio.StreamStreamCall[StreamRequest, EmbedResponse]
+
+class EmbedCall(Protocol):
+    """What carries a stream: a gRPC call, or a link in its form."""
+
+    async def write(self, message: StreamRequest, /) -> None: ...
+
+    async def read(self) -> object:
+        """An EmbedResponse, or anything else at the end."""
+        ...
+
 
 MAX_JOINED_BYTES = 64 << 10
 """Waiting messages share one write up to this size; joining copies, which larger ones do not repay."""
@@ -29,10 +38,10 @@ class ReplicaLost(Unavailable):
 
 
 class Stream:
-    """Requests to one replica in one lane. Lives as long as its gRPC call, and belongs to one event loop."""
+    """Requests to one replica in one lane. Lives as long as its call, and belongs to one event loop."""
 
     def __init__(
-        self, call: EmbedStreamCall, lane: Lane, specs: OutputSpecs, *, max_message_bytes: int = MAX_JOINED_BYTES
+        self, call: EmbedCall, lane: Lane, specs: OutputSpecs, *, max_message_bytes: int = MAX_JOINED_BYTES
     ) -> None:
         """`max_message_bytes` is the largest message that the replica takes."""
         self._call = call
@@ -76,7 +85,9 @@ class Stream:
             self._break()
 
     async def _write(self) -> None:
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the call is over: reading says why
+        with suppress(
+            grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError
+        ):  # the call is over: reading says why
             while True:
                 while self._waiting:
                     await self._call.write(joined(_take_some(self._waiting, self._max_joined_bytes)))
