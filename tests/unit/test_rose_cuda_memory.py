@@ -26,6 +26,13 @@ def test_counts_weights_and_the_widest_layer(tmp_path: Path) -> None:
     assert plan.largest_step == 0  # 8192 tokens fit the ladder
 
 
+def test_float8_is_read_as_bfloat16_and_keeps_activations_twice(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, XLM_R | {"num_attention_heads": 16, "intermediate_size": 4096})
+    plan = plan_memory(spec, num_parameters=568_000_000, item_bytes=2, max_graph_tokens=8192, is_float8=True)
+    assert plan.weights == 1_136_000_000
+    assert plan.graphs == 8192 * int((6 * 1024 + 4 * 1024 + 3 * 4096) * 3 * 1.25)
+
+
 def test_a_longer_context_is_planned_for(tmp_path: Path) -> None:
     config = PPLX | {
         "num_attention_heads": 16,

@@ -42,9 +42,15 @@ class MemoryPlan:
         )
 
 
-def plan_memory(spec: ModelSpec, *, num_parameters: int, item_bytes: int, max_graph_tokens: int) -> MemoryPlan:
-    """The plan for a model of so many parameters in a type of `item_bytes`."""
-    per_token = _activation_bytes(spec, item_bytes)
+def plan_memory(
+    spec: ModelSpec, *, num_parameters: int, item_bytes: int, max_graph_tokens: int, is_float8: bool = False
+) -> MemoryPlan:
+    """The plan for a model of so many parameters in a type of `item_bytes`.
+
+    Weights that become float8 are read as what they were, so that loading takes as much as ever; what products take is
+    held a second time, in one byte.
+    """
+    per_token = _activation_bytes(spec, item_bytes) + (_activation_bytes(spec, 1) if is_float8 else 0)
     return MemoryPlan(
         weights=num_parameters * item_bytes,
         graphs=per_token * max_graph_tokens,

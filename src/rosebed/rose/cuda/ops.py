@@ -16,7 +16,7 @@ from rosebed.rose.ops.base import Activation, EmbeddingTables, HeadShape, LayerN
 from rosebed.rose.ops.triton import activations, embed, norms, pool, rope
 from rosebed.rose.ops.triton.small_linear import Epilogue, LinearTiles, small_linear
 
-_EPILOGUES = {
+EPILOGUES = {
     Activation.GELU: Epilogue.GELU,
     Activation.GELU_TANH: Epilogue.GELU_TANH,
     Activation.RELU: Epilogue.RELU,
@@ -86,7 +86,7 @@ class CudaOps:
 
     def linear_activation(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
         tiles = self._tiles(ProductKind.ACTIVATION, x, weight)
-        epilogue = _EPILOGUES[activation]
+        epilogue = EPILOGUES[activation]
         if tiles is None and bias is not None and x.dtype != torch.float32 and epilogue in _GELUS:
             # cuBLAS has the tanh form only: it differs from erf by less than a bfloat16 rounds off (docs/log.md).
             return torch.ops.aten._addmm_activation(bias, x, weight.T, use_gelu=True)  # noqa: SLF001
