@@ -17,6 +17,7 @@ from rosebed.rose.config import EngineConfig, resolve_config
         ("cpu", "auto", True, ("cpu", "float32")),
         ("cpu", "bfloat16", False, ("cpu", "bfloat16")),
         ("cuda:1", "float16", True, ("cuda:1", "float16")),
+        ("auto", "float8", True, ("cuda", "float8")),
     ],
 )
 def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]) -> None:
@@ -33,7 +34,13 @@ def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]
         (EngineConfig(device="cpu:0"), "--device should be"),
         (EngineConfig(device="cuda", dtype="float16"), "float16 is not served on qwen3, which overflows it"),
         (EngineConfig(device="cpu", dtype="float16"), "float16 is not served on the CPU"),
-        (EngineConfig(dtype="fp16"), "--dtype should be auto, float32, bfloat16 or float16, not 'fp16'"),  # pyright: ignore[reportArgumentType]
+        (
+            EngineConfig(device="cpu", dtype="float8"),
+            "--dtype float8 is not served on the CPU: take bfloat16 or float32",
+        ),
+        (EngineConfig(graph_memory_mb=0), "--graph-memory-mb should be at least 1, not 0"),
+        (EngineConfig(tune_table=3), "--tune-table should be str, not 3"),  # pyright: ignore[reportArgumentType]
+        (EngineConfig(dtype="fp16"), "--dtype should be auto, .* or float8, not 'fp16'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(graphs="none"), "--graphs should be full, lazy or off, not 'none'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(num_threads="4"), "--num-threads should be int, not '4'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(device=0), "--device should be str, not 0"),  # pyright: ignore[reportArgumentType]

@@ -12,7 +12,7 @@ from rosebed.rose.config import EngineConfig, resolve_config
 
 ENGINES = {
     "cpu": "rosebed.rose.cpu_engine:load_cpu_engine",
-    "cuda": "rosebed.rose.cuda.engine:load_cuda_engine",
+    "cuda": "rosebed.rose.cuda.load:load_cuda_engine",
 }
 """Device type → module:function that loads an engine on it."""
 

@@ -5,12 +5,13 @@ from typing import Any, Literal, get_args
 
 from rosebed.core.errors import ConfigError
 
-DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+DtypeName = Literal["auto", "float32", "bfloat16", "float16", "float8"]
 GraphPolicy = Literal["full", "lazy", "off"]
 
 MAX_TOKEN_BUDGET = 1 << 24
 """More is a slip of the hand: no device holds the hidden states of so many."""
 MAX_THREADS = 4096
+MAX_GRAPH_MEMORY_MB = 1 << 20
 
 _OVERFLOWS_FLOAT16 = frozenset({"qwen3", "bidirectional_pplx_qwen3"})
 """Model types whose hidden states leave float16's range and become NaN."""
@@ -23,13 +24,20 @@ class EngineConfig:
     device: str = "auto"
     """cpu, cuda, or cuda:N; auto takes the first GPU, else the CPU."""
     dtype: DtypeName = "auto"
-    """Type of weights and hidden states; auto is float32 on the CPU and bfloat16 on a GPU."""
+    """Type of weights and hidden states; auto is float32 on the CPU and bfloat16 on a GPU. float8 is of products alone,
+    on a GPU that has it, and bfloat16 of the rest; it costs accuracy, which `rosebed verify` shows."""
     attention: str = "auto"
     """Name of the attention backend; auto takes what was measured to be fastest."""
     token_budget: int | None = None
     """Tokens that one batch holds; none takes what suits the device."""
     graphs: GraphPolicy = "full"
     """When CUDA graphs are captured: full, all before the server is ready; lazy, each at its second use; off, never."""
+    graph_memory_mb: int | None = None
+    """Memory of CUDA graphs beyond which no more are captured: batches then run in the next larger one; none sets no
+    bound."""
+    tune_table: str | None = None
+    """File of measured kernel choices that `rosebed tune` has written; none takes the one it wrote by default for this
+    GPU and these libraries, else the one that ships."""
     num_threads: int | None = None
     """CPU threads that one step uses; none leaves torch's own choice, one per core."""
 
@@ -47,6 +55,8 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
     if dtype == "float16" and (kind == "cpu" or model_type in _OVERFLOWS_FLOAT16):
         where = "the CPU" if kind == "cpu" else f"{model_type}, which overflows it"
         raise ConfigError(f"--dtype float16 is not served on {where}: take bfloat16 or float32")
+    if dtype == "float8" and kind == "cpu":
+        raise ConfigError("--dtype float8 is not served on the CPU: take bfloat16 or float32")
     return replace(config, device=device, dtype=dtype)
 
 
@@ -54,6 +64,8 @@ def check_config(config: EngineConfig) -> None:
     """ConfigError for a value that is wrong on every machine, naming its flag."""
     _check_type("--device", config.device, str)
     _check_type("--attention", config.attention, str)
+    if config.tune_table is not None:
+        _check_type("--tune-table", config.tune_table, str)
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
     _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
     kind, colon, index = config.device.partition(":")
@@ -61,6 +73,7 @@ def check_config(config: EngineConfig) -> None:
         raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
     _check_count("--token-budget", config.token_budget, MAX_TOKEN_BUDGET)
     _check_count("--num-threads", config.num_threads, MAX_THREADS)
+    _check_count("--graph-memory-mb", config.graph_memory_mb, MAX_GRAPH_MEMORY_MB)
 
 
 # Configs made in Python, unlike those of the command line, hold whatever they were given.

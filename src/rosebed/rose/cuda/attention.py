@@ -1,7 +1,8 @@
-"""Attention backends that a CUDA graph can hold, and which of them is used when."""
+"""Attention backends that a CUDA graph can hold, and ours among them."""
 
+import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -12,96 +13,92 @@ from torch import Tensor
 from rosebed.core.errors import ConfigError
 from rosebed.core.types import SequenceLayout
 from rosebed.rose.attention.base import Attention, AttentionSpec
+from rosebed.rose.cuda.attention_choice import AttentionChoice, AttentionRows, AttentionShape
+from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.ops.triton.attention import AttentionTiles, build_work_list, max_tiles, ragged_attention
+
+_logger = logging.getLogger(__name__)
 
 
 class GraphAttention(Protocol):
     """One attention implementation, for every token bucket."""
 
-    def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
-        """What must be done on the host for a batch that is about to run in the bucket of `num_tokens`; `slot` names
-        host memory that no earlier step still reads. Enqueues on the current stream, outside any graph."""
+    def plan(self, layout: SequenceLayout, key: GraphKey, slot: int) -> None:
+        """What must be done on the host for a batch that is about to run with `key`; `slot` names host memory that no
+        earlier step still reads. Enqueues on the current stream, outside any graph."""
         ...
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
-        """What a model calls in the bucket of `num_tokens`. `cu_seqlens` is int32[num_rows + 1] on the device, and is
-        read anew at every replay; unused sequences at its end are empty. Enqueues whatever planning takes."""
+        """What a model calls in the bucket of `num_tokens`. `cu_seqlens` is int32[attended_sequences + 1] on the
+        device, and is read anew at every replay; unused sequences at its end are empty. Enqueues whatever planning
+        takes."""
         ...
 
 
 BACKENDS = {
     "triton": "rosebed.rose.cuda.attention:TritonAttention",
-    "flashinfer-fa3": "rosebed.rose.cuda.flashinfer:FlashInferAttention",
+    "torch-varlen": "rosebed.rose.cuda.torch_varlen:TorchVarlenAttention",
+    "flashinfer-fa2": "rosebed.rose.cuda.flashinfer:FlashInferFa2Attention",
+    "flashinfer-fa3": "rosebed.rose.cuda.flashinfer:FlashInferFa3Attention",
     "fa3": "rosebed.rose.cuda.fa3:Fa3Attention",
+    "fa4": "rosebed.rose.cuda.fa4:Fa4Attention",
 }
-"""Name → module:class. The class takes (spec, device), and raises ConfigError for what it cannot do."""
-
-LONG_LEAST_TOKENS = 1024
-LONG_LEAST_LENGTH = {"flashinfer-fa3": {64: 2048, 128: 512}, "fa3": {64: 3072, 128: 1024}}
-"""Backend → head size → sequence length from which it beats our kernel (H200, bf16). The first installed is used."""
-IDLE_LEAST_LENGTH = {64: 2048, 128: 1024}
-"""The same for a step that nothing runs before: a plan on the host then delays it, by 0.1 to 0.5 ms."""
+"""Name → module:class. The class takes (spec, device, dtype), and raises ConfigError for what it cannot do."""
 
 
-def sequence_capacity(num_tokens: int) -> int:
-    """Sequences that the graphs of long-sequence backends hold: with more, none of them can be long."""
-    return max(16, num_tokens // 64)
+@dataclass(frozen=True, slots=True)
+class AttentionSet:
+    """The backends that one engine serves with."""
+
+    backends: Mapping[str, GraphAttention]
+    choice: AttentionChoice
+
+    def choose(self, layout: SequenceLayout, *, idle: bool) -> str:
+        """The name of the fastest for one batch; `idle` where no step is in flight."""
+        lengths = np.diff(layout.cu_seqlens).astype(np.int64)
+        # Work grows with the square of a length, so long sequences decide.
+        typical = int((lengths * lengths).sum()) // layout.num_tokens
+        return self.choice.choose(layout.num_tokens, layout.num_sequences, typical, idle=idle)
 
 
-def tokens_for_sequences(num_sequences: int) -> int:
-    """The least bucket in which such a backend takes so many sequences."""
-    return 64 * num_sequences if num_sequences > 16 else 0
-
-
-def create_attentions(name: str, spec: AttentionSpec, device: torch.device) -> dict[str, GraphAttention]:
-    """The backends to serve with: the one asked for, or for auto all that are installed and fit."""
+def create_attentions(
+    name: str, spec: AttentionSpec, device: torch.device, dtype: torch.dtype, rows: AttentionRows
+) -> AttentionSet:
+    """The backend asked for, or for auto all that are installed, fit, and are the fastest somewhere by `rows`."""
     if name != "auto":
-        return {name: create_attention(name, spec, device)}
-    found: dict[str, GraphAttention] = {}
-    for candidate in BACKENDS:
-        with suppress(ConfigError):
-            found[candidate] = create_attention(candidate, spec, device)
-    if not found:
-        raise ConfigError(f"--attention: none of {', '.join(BACKENDS)} computes {spec}")
-    return found
+        chosen = AttentionChoice((name,), spec.head_dim)
+        return AttentionSet({name: create_attention(name, spec, device, dtype)}, chosen)
+    shape = AttentionShape(spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.causal)
+    # Times are of whole sequences, without a window or a bias.
+    measured = () if spec.window is not None or spec.relative_bias else rows.get(shape, ())
+    names, found = list(BACKENDS), dict[str, GraphAttention]()
+    # One that cannot be had leaves its place to the next fastest, so several rounds may be needed.
+    while names and (wanted := AttentionChoice(tuple(names), spec.head_dim, measured).least_tokens()):
+        missing = [candidate for candidate in wanted if candidate not in found]
+        if not missing:
+            kept = tuple(candidate for candidate in names if candidate in wanted)
+            return AttentionSet(found, AttentionChoice(kept, spec.head_dim, measured))
+        for candidate in missing:
+            try:
+                found[candidate] = create_attention(candidate, spec, device, dtype)
+            except ConfigError as error:
+                _logger.debug("not for --attention auto: %s", error)
+                names.remove(candidate)
+    raise ConfigError(f"--attention: none of {', '.join(BACKENDS)} computes {spec}")
 
 
-def create_attention(name: str, spec: AttentionSpec, device: torch.device) -> GraphAttention:
-    """One backend. ConfigError if it is unknown, not installed, or cannot compute `spec`."""
+def create_attention(name: str, spec: AttentionSpec, device: torch.device, dtype: torch.dtype) -> GraphAttention:
+    """One backend. ConfigError if it is unknown, not installed, or cannot compute `spec` in `dtype` on `device`."""
     if name not in BACKENDS:
         raise ConfigError(f"--attention {name!r} does not run on CUDA; auto, {', '.join(BACKENDS)} do")
     module, _, class_name = BACKENDS[name].partition(":")
-    return cast(GraphAttention, getattr(import_module(module), class_name)(spec, device))
-
-
-def choose_attention(
-    attentions: Mapping[str, GraphAttention], spec: AttentionSpec, layout: SequenceLayout, *, idle: bool
-) -> str:
-    """The fastest of `attentions` for one batch; `idle` where no step is in flight."""
-    short, long = attention_pair(attentions)
-    if long is None or short is None or layout.num_tokens < LONG_LEAST_TOKENS:
-        return short or next(iter(attentions))
-    if layout.num_sequences > sequence_capacity(layout.num_tokens):
-        return short
-    lengths = np.diff(layout.cu_seqlens).astype(np.int64)
-    # Work grows with the square of a length, so long sequences decide.
-    typical = int((lengths * lengths).sum()) // layout.num_tokens
-    least = LONG_LEAST_LENGTH[long][spec.head_dim]
-    if idle:
-        least = max(least, IDLE_LEAST_LENGTH[spec.head_dim])
-    return long if typical >= least else short
-
-
-def attention_pair(attentions: Mapping[str, GraphAttention]) -> tuple[str | None, str | None]:
-    """(the backend for short sequences, the one for long ones), None where there is none."""
-    long = next((name for name in LONG_LEAST_LENGTH if name in attentions), None)
-    return ("triton" if "triton" in attentions else None), long
+    return cast(GraphAttention, getattr(import_module(module), class_name)(spec, device, dtype))
 
 
 class TritonAttention:
     """Our own kernel: the grid is fixed by the bucket, the work list is data."""
 
-    def __init__(self, spec: AttentionSpec, device: torch.device) -> None:
+    def __init__(self, spec: AttentionSpec, device: torch.device, dtype: torch.dtype) -> None:  # noqa: ARG002
         dim = spec.head_dim
         if dim < 16 or dim & (dim - 1):
             raise ConfigError(f"--attention triton needs a head size that is a power of two from 16 on, not {dim}")
@@ -110,7 +107,7 @@ class TritonAttention:
         self._num_sms = properties.multi_processor_count
         self._pdl = properties.major >= 9
 
-    def plan(self, layout: SequenceLayout, num_tokens: int, slot: int) -> None:
+    def plan(self, layout: SequenceLayout, key: GraphKey, slot: int) -> None:
         """Nothing: the work list is made on the device."""
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:

@@ -4,7 +4,6 @@ Nothing in `step` waits for the device. Steps run in order on one stream, so the
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,30 +12,28 @@ from torch import Tensor
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.errors import StepFailed
-from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, OutputSlot
 from rosebed.core.types import DENSE_ONLY, Batch, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
-from rosebed.rose.cuda.attention import (
-    LONG_LEAST_TOKENS,
-    GraphAttention,
-    attention_pair,
-    choose_attention,
-    create_attentions,
-    tokens_for_sequences,
-)
+from rosebed.rose.cuda.attention import create_attentions
+from rosebed.rose.cuda.attention_choice import OURS, AttentionRows
 from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
 from rosebed.rose.cuda.driver import Queue, device_pointer
 from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
-from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, ladder, smallest_key, tokens_for_rows
+from rosebed.rose.cuda.keys import (
+    COARSE_STEP,
+    GraphKey,
+    ladder,
+    rungs_of,
+    smallest_key,
+    tokens_for_rows,
+    tokens_for_sequences,
+)
 from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry, device_lost
-from rosebed.rose.cuda.linear_table import load_table
-from rosebed.rose.cuda.memory import plan_memory
-from rosebed.rose.cuda.ops import CudaOps
 from rosebed.rose.cuda.staging import num_words, write_batch
 from rosebed.rose.heads.dense import DenseRows
 from rosebed.rose.heads.token import token_rows
-from rosebed.rose.loader import LoadedModel, count_parameters, load_model
+from rosebed.rose.loader import LoadedModel
 
 _logger = logging.getLogger(__name__)
 
@@ -49,43 +46,34 @@ UNMEASURED_BUDGET = 4096
 TYPICAL_LENGTH = 512
 """Tokens of the sequences that budgets are measured with."""
 
-_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-
-
-def load_cuda_engine(spec: ModelSpec, config: EngineConfig) -> "CudaEngine":
-    """Load `spec` on the GPU that the resolved `config` names."""
-    device = torch.device(config.device if ":" in config.device else f"{config.device}:0")
-    torch.cuda.set_device(device)
-    dtype = _DTYPES[config.dtype]
-    plan = plan_memory(
-        spec,
-        num_parameters=count_parameters(spec),
-        item_bytes=dtype.itemsize,
-        max_graph_tokens=MAX_GRAPH_TOKENS,
-    )
-    plan.check(torch.cuda.mem_get_info(device)[0], str(device))
-    _logger.info("memory plan: %s", plan)
-    major = torch.cuda.get_device_capability(device)[0]
-    ops = CudaOps(load_table(torch.cuda.get_device_name(device)), pdl=major >= 9)
-    return CudaEngine(load_model(spec, ops, device=device, dtype=dtype), config)
-
 
 class CudaEngine:
     """`Engine` on one GPU. Used from one thread."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+    def __init__(self, loaded: LoadedModel, config: EngineConfig, attention_rows: AttentionRows) -> None:
+        """`attention_rows`: measured times, by which auto chooses."""
         self._loaded = loaded
         self._config = config
-        self._rungs = ladder(MAX_GRAPH_TOKENS)
+        self._ladder = ladder(MAX_GRAPH_TOKENS)
         self._largest = max(MAX_GRAPH_TOKENS, _round_up(loaded.spec.max_length))
         self._stream = torch.cuda.Stream(loaded.device, priority=-1)
-        self._attentions = create_attentions(config.attention, loaded.model.attention_spec, loaded.device)
+        self._attentions = create_attentions(
+            config.attention, loaded.model.attention_spec, loaded.device, loaded.dtype, attention_rows
+        )
+        self._rungs = dict.fromkeys(self._attentions.backends, self._ladder)
         self._blocks, entries = self._allocate()
         self._ring = Ring(entries)
         self._queue = Queue(self._stream)
         self._words_pointer = device_pointer(self._blocks.words)
         self._out_pointer = device_pointer(self._blocks.out)
-        self._graphs = GraphCache(loaded, self._attentions, self._blocks, self._stream, lazy=config.graphs == "lazy")
+        self._graphs = GraphCache(
+            loaded,
+            self._attentions.backends,
+            self._blocks,
+            self._stream,
+            lazy=config.graphs == "lazy",
+            max_bytes=None if config.graph_memory_mb is None else config.graph_memory_mb << 20,
+        )
         self._row_numbers = np.arange(GraphKey(self._largest, "").num_rows + 1)
         self._info = self._info_for(config.token_budget or UNMEASURED_BUDGET)
 
@@ -114,8 +102,7 @@ class CudaEngine:
     def warm_up(self) -> None:
         """Capture every graph, so that no live step compiles or captures; then choose the token budget."""
         if self._config.graphs == "full":
-            report = self._graphs.capture_all(graph_keys(self._rungs, self._attentions))
-            _logger.info("%s", report)
+            self._capture()
         if self._config.token_budget is None:
             step_ms = {tokens: self._measure(tokens) for tokens in CANDIDATES}
             self._info = self._info_for(choose_budget(step_ms))
@@ -123,19 +110,30 @@ class CudaEngine:
 
     def close(self) -> None:
         self._stream.synchronize()
+        _logger.info("%s", self._graphs.counts)
+
+    def _capture(self) -> None:
+        keys = self._attentions.choice.keys(self._ladder)
+        report = self._graphs.capture_all(keys)
+        if len(report.keys) < len(keys):
+            self._rungs |= rungs_of(report.keys)
+            _logger.warning("%s; --graph-memory-mb allows no more, so the ladder is coarser", report)
+        else:
+            _logger.info("%s", report)
 
     def _key(self, batch: Batch, rows: DenseRows, *, idle: bool) -> GraphKey:
-        attention = choose_attention(self._attentions, self._loaded.model.attention_spec, batch.layout, idle=idle)
+        attention = self._attentions.choose(batch.layout, idle=idle)
         num_rows = max(len(rows.owners), batch.num_sequences)
         num_tokens = max(batch.num_tokens, tokens_for_rows(num_rows))
-        if attention != "triton":
+        if attention != OURS:
             num_tokens = max(num_tokens, tokens_for_sequences(batch.num_sequences))
         if num_tokens > self._largest:
             raise StepFailed(
                 f"{batch.num_tokens} tokens in {batch.num_sequences} sequences with {num_rows} vectors are more than "
                 f"this engine holds: {self._largest} tokens, or a quarter as many vectors"
             )
-        return smallest_key(self._rungs, num_tokens, attention) or GraphKey(_round_up(num_tokens), attention)
+        key = smallest_key(self._rungs[attention], num_tokens, attention, batch.num_sequences)
+        return key or GraphKey.holding(_round_up(num_tokens), attention, batch.num_sequences)
 
     def _enqueue(self, entry: RingEntry, key: GraphKey, batch: Batch, rows: DenseRows, layout: OutputLayout) -> None:
         views = entry.views(key)
@@ -151,9 +149,9 @@ class CudaEngine:
         self._queue.record(entry.done_handle)
 
     def _plan_attention(self, key: GraphKey, batch: Batch, entry: RingEntry) -> None:
-        if key.attention != "triton":
+        if key.attention != OURS:
             with torch.cuda.stream(self._stream):
-                self._attentions[key.attention].plan(batch.layout, key.num_tokens, entry.number)
+                self._attentions.backends[key.attention].plan(batch.layout, key, entry.number)
 
     def _forward(self, key: GraphKey) -> Tensor:
         """Enqueue the pass: hidden states [num_tokens, hidden]."""
@@ -224,19 +222,9 @@ class CudaEngine:
 
     def _info_for(self, tokens: int) -> EngineInfo:
         """Limits that keep every batch within one graph of the ladder."""
-        num_rows = GraphKey(next(rung for rung in self._rungs if rung >= min(tokens, self._rungs[-1])), "").num_rows
+        num_rows = GraphKey(next(rung for rung in self._ladder if rung >= min(tokens, self._ladder[-1])), "").num_rows
         limits = BatchLimits(tokens=tokens, sequences=num_rows, spans=num_rows, output_bytes=MAX_OUTPUT_BYTES)
-        return self._loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT)
-
-
-def graph_keys(rungs: tuple[int, ...], attentions: Mapping[str, GraphAttention]) -> list[GraphKey]:
-    """The keys that batches can meet."""
-    short, long = attention_pair(attentions)
-    everywhere = short or next(iter(attentions))
-    keys = [GraphKey(tokens, everywhere) for tokens in rungs]
-    if long is not None and short is not None:
-        keys += [GraphKey(tokens, long) for tokens in rungs if tokens >= LONG_LEAST_TOKENS]
-    return keys
+        return replace(self._loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT), dtype=self._config.dtype)
 
 
 def _round_up(num_tokens: int) -> int:

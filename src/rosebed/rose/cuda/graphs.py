@@ -4,20 +4,25 @@ All graphs of a cache share static input and output blocks and one memory pool: 
 stream, so nothing they hold has to outlive a replay but the copy-out that follows it there.
 """
 
-import time
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rosebed.core.outputs import ALIGNMENT
+from rosebed.core.types import Batch, Sequence, SequenceLayout, whole_span
 from rosebed.rose.cuda.attention import GraphAttention
+from rosebed.rose.cuda.capture import CaptureReport, StepCounts, capture_within
 from rosebed.rose.cuda.driver import GraphHandle, instantiate
 from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.cuda.staging import input_views
 from rosebed.rose.loader import LoadedModel
 from rosebed.rose.ops.triton.pool import finalize_dense_into
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +46,9 @@ class CapturedStep:
     """[num_tokens, hidden], valid until the next replay."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureReport:
-    """What warming up has cost."""
-
-    num_graphs: int
-    seconds: float
-    num_bytes: int
-    """Device memory that the graphs' shared pool grew by."""
+def _one_sequence(num_tokens: int) -> SequenceLayout:
+    sequence = Sequence(token_ids=np.zeros(num_tokens, np.int32), pool_spans=whole_span(num_tokens))
+    return Batch.pack([sequence]).layout
 
 
 def rows_offset(num_rows: int) -> int:
@@ -67,14 +67,19 @@ class GraphCache:
         stream: torch.cuda.Stream,
         *,
         lazy: bool,
+        max_bytes: int | None = None,
     ) -> None:
-        """`lazy`: capture a key the second time it is enqueued."""
+        """`lazy`: capture a key the second time it is enqueued. No graph is captured once all take `max_bytes`."""
         self._loaded = loaded
         self._attentions = attentions
         self._blocks = blocks
         self._stream = stream
         self._pool = torch.cuda.graph_pool_handle()
         self._lazy = lazy
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self.counts = StepCounts()
+        """Of steps since the start."""
         self._seen: set[GraphKey] = set()
         self._steps: dict[GraphKey, CapturedStep] = {}
 
@@ -82,7 +87,9 @@ class GraphCache:
     def run(self, key: GraphKey) -> Tensor:
         """Enqueue the step's kernels one by one: hidden states [num_tokens, hidden]; rows land in the output block."""
         inputs = input_views(self._blocks.words, key, has_token_types=self._loaded.has_token_types)
-        attention = self._attentions[key.attention].bind(inputs.cu_seqlens, key.num_tokens)
+        attention = self._attentions[key.attention].bind(
+            inputs.cu_seqlens[: key.attended_sequences + 1], key.num_tokens
+        )
         hidden_states = self._loaded.model(inputs.input_ids, inputs.positions, inputs.token_type_ids, attention)
         vectors = self._loaded.dense.vectors(hidden_states, inputs.spans)
         offset, num_bytes = rows_offset(key.num_rows), 4 * vectors.numel()
@@ -98,27 +105,38 @@ class GraphCache:
     def find(self, key: GraphKey) -> CapturedStep | None:
         """The graph to replay for a step that is about to be enqueued; None if its kernels are to be run one by one."""
         step = self._steps.get(key)
-        if step is None and self._lazy and key in self._seen:
-            return self._capture(key)
+        if step is None and self._lazy and key in self._seen and self._has_room():
+            step = self._capture(key)
         self._seen.add(key)
+        counts = self.counts.eager if step is None else self.counts.replayed
+        counts[key] += 1
         return step
 
     def capture_all(self, keys: list[GraphKey]) -> CaptureReport:
-        """Compile and capture every key, largest first so that the pool is sized once. Blocks."""
-        started, free_before = time.perf_counter(), torch.cuda.mem_get_info(self._loaded.device)[0]
+        """Compile and capture the keys, largest first so that the pool is sized once. Blocks."""
         with torch.cuda.stream(self._stream):
             self._blocks.words.zero_()
-            for key in sorted(keys, key=lambda key: -key.num_tokens):
-                self.run(key)
-                self._stream.synchronize()
-                self._capture(key)
-        free_after = torch.cuda.mem_get_info(self._loaded.device)[0]
-        return CaptureReport(len(keys), time.perf_counter() - started, free_before - free_after)
+            return capture_within(keys, self._compile_and_capture, lambda: self._num_bytes, self._max_bytes)
+
+    def _has_room(self) -> bool:
+        return self._max_bytes is None or self._num_bytes < self._max_bytes
+
+    def _compile_and_capture(self, key: GraphKey) -> None:
+        # NOTE: plans of all keys share memory, and one key's kernels must not run by another's plan.
+        self._attentions[key.attention].plan(_one_sequence(key.num_tokens), key, 0)
+        self.run(key)
+        self._stream.synchronize()
+        self._capture(key)
 
     def _capture(self, key: GraphKey) -> CapturedStep:
         """Record what `run` enqueues. The key must have run before: compiling is not allowed during a capture."""
+        torch.cuda.empty_cache()  # capturing does so anyway, which would count as memory that the graph gave back
+        free_before = torch.cuda.mem_get_info(self._loaded.device)[0]
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             hidden_states = self.run(key)
         step = self._steps[key] = CapturedStep(instantiate(graph), graph, hidden_states)
+        self._num_bytes += free_before - torch.cuda.mem_get_info(self._loaded.device)[0]
+        if self._lazy and not self._has_room():
+            _logger.warning("graphs take %.0f MB: --graph-memory-mb allows no more", self._num_bytes / (1 << 20))
         return step

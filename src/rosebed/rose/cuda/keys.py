@@ -1,6 +1,8 @@
 """Which CUDA graphs exist: a ladder of token counts, and the smallest rung that holds a batch. Knows no tensors."""
 
 from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SMALL_RUNGS = (16, 32)
@@ -10,6 +12,13 @@ COARSE_STEP = 256
 """The published buckets: multiples of 64, then of 256."""
 
 ROWS_LEAST = 64
+SEQUENCES_LEAST = 16
+TOKENS_PER_SEQUENCE = 64
+
+SEQUENCES_AS_DATA = "triton"
+"""The backend whose kernel finds work by a list, and for which the number of sequences is no axis at all."""
+PAY_PER_SEQUENCE = frozenset({"torch-varlen", "flashinfer-fa2", "fa4"})
+"""Backends that launch work for empty sequences too, so that a key for few of them pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +28,28 @@ class GraphKey:
     num_tokens: int
     attention: str
     """Name of the attention backend."""
+    max_sequences: int | None = None
+    """Sequences that attention is launched for; None for as many as there are vectors."""
+
+    @staticmethod
+    def holding(num_tokens: int, attention: str, num_sequences: int) -> "GraphKey":
+        """The key of exactly `num_tokens` whose attention is launched for at least so many sequences."""
+        if attention == SEQUENCES_AS_DATA:
+            return GraphKey(num_tokens, attention)
+        few = few_sequences(num_tokens)
+        if attention in PAY_PER_SEQUENCE and num_sequences <= few:
+            return GraphKey(num_tokens, attention, few)
+        return GraphKey(num_tokens, attention, sequence_capacity(num_tokens))
 
     @property
     def num_rows(self) -> int:
         """Dense vectors it can return: one for every four tokens, which even three-token sequences rarely exceed."""
         return max(ROWS_LEAST, self.num_tokens // 4)
+
+    @property
+    def attended_sequences(self) -> int:
+        """Sequences that attention is launched for, empty ones included."""
+        return self.num_rows if self.max_sequences is None else self.max_sequences
 
 
 def ladder(max_tokens: int) -> tuple[int, ...]:
@@ -39,7 +65,48 @@ def tokens_for_rows(num_rows: int) -> int:
     return 4 * num_rows if num_rows > ROWS_LEAST else 0
 
 
-def smallest_key(rungs: tuple[int, ...], num_tokens: int, attention: str) -> GraphKey | None:
-    """The smallest key that holds so many tokens; None if the ladder does not reach there."""
+def few_sequences(num_tokens: int) -> int:
+    """Sequences of a key for backends that pay for empty ones, while a batch has no more."""
+    return max(4, num_tokens // 1024)
+
+
+def sequence_capacity(num_tokens: int) -> int:
+    """Most sequences of a key of other backends than ours: with more, none of them can be long."""
+    return max(SEQUENCES_LEAST, num_tokens // TOKENS_PER_SEQUENCE)
+
+
+def tokens_for_sequences(num_sequences: int) -> int:
+    """The least `num_tokens` of a key of such a backend that takes so many sequences."""
+    return TOKENS_PER_SEQUENCE * num_sequences if num_sequences > SEQUENCES_LEAST else 0
+
+
+def smallest_key(rungs: tuple[int, ...], num_tokens: int, attention: str, num_sequences: int = 1) -> GraphKey | None:
+    """The smallest key that holds so many tokens and sequences; None if the ladder does not reach there."""
     place = bisect_left(rungs, num_tokens)
-    return GraphKey(rungs[place], attention) if place < len(rungs) else None
+    return GraphKey.holding(rungs[place], attention, num_sequences) if place < len(rungs) else None
+
+
+def capture_order(keys: Iterable[GraphKey]) -> tuple[list[GraphKey], list[GraphKey]]:
+    """(those that every batch needs: each of half the tokens of the one above; those between), each largest first."""
+    coarse: list[GraphKey] = []
+    between: list[GraphKey] = []
+    last: dict[str, int] = {}
+    for key in sorted(keys, key=lambda key: -key.num_tokens):
+        least_kept = last.get(key.attention)
+        if least_kept is None or key.num_tokens == least_kept or 2 * key.num_tokens <= least_kept:
+            last[key.attention] = key.num_tokens
+            coarse.append(key)
+        else:
+            between.append(key)
+    return coarse, between
+
+
+def rungs_of(keys: Iterable[GraphKey]) -> dict[str, tuple[int, ...]]:
+    """Attention backend → ladder of its keys; without rungs that lack some of the keys that others have."""
+    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for key in keys:
+        counts[key.attention][key.num_tokens] += 1
+    return {
+        attention: tuple(sorted(rung for rung, count in rungs.items() if count == max(rungs.values())))
+        for attention, rungs in counts.items()
+    }

@@ -1,0 +1,68 @@
+"""Which graphs are captured, and when that ends: within a bound on memory, the keys that matter most first.
+
+Knows neither CUDA nor models: what captures and what measures is given.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from rosebed.core.errors import ConfigError
+from rosebed.rose.cuda.keys import GraphKey, capture_order
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """What warming up has cost."""
+
+    keys: tuple[GraphKey, ...]
+    seconds: float
+    num_bytes: int
+    """Device memory that the graphs' shared pool grew by."""
+
+    def __str__(self) -> str:
+        return f"captured {len(self.keys)} graphs in {self.seconds:.1f} s, {self.num_bytes / 1e6:.0f} MB"
+
+
+@dataclass(slots=True)
+class StepCounts:
+    """How steps have run, by key."""
+
+    replayed: Counter[GraphKey] = field(default_factory=Counter[GraphKey])
+    eager: Counter[GraphKey] = field(default_factory=Counter[GraphKey])
+    """Kernel by kernel."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.replayed.total()} steps replayed a graph, {self.eager.total()} ran kernel by kernel"]
+        for what, counts in (("replayed", self.replayed), ("kernel by kernel", self.eager)):
+            if counts:
+                keys = ", ".join(f"{key.num_tokens} {key.attention} × {count}" for key, count in counts.most_common(8))
+                parts.append(f"most often {what}: {keys}")
+        return "; ".join(parts)
+
+
+def capture_within(
+    keys: Iterable[GraphKey],
+    capture: Callable[[GraphKey], None],
+    used_bytes: Callable[[], int],
+    max_bytes: int | None,
+) -> CaptureReport:
+    """Capture every key; once they take `max_bytes`, only those that all batches need.
+
+    ConfigError if even these take more, since steps would then pay for several times their tokens.
+    """
+    started = time.perf_counter()
+    coarse, between = capture_order(keys)
+    captured: list[GraphKey] = []
+    for key in [*coarse, *between]:
+        if max_bytes is not None and used_bytes() >= max_bytes:
+            if len(captured) < len(coarse):
+                raise ConfigError(
+                    f"--graph-memory-mb {max_bytes >> 20}: {len(captured)} of the {len(coarse)} graphs that every "
+                    f"ladder needs take {used_bytes() / (1 << 20):.0f} already; give more, or --graphs lazy or off"
+                )
+            break
+        capture(key)
+        captured.append(key)
+    return CaptureReport(tuple(captured), time.perf_counter() - started, used_bytes())

@@ -1,0 +1,67 @@
+"""Which graphs a bound on memory leaves. No torch."""
+
+from itertools import pairwise
+
+import pytest
+
+from rosebed.core.errors import ConfigError
+from rosebed.rose.cuda.capture import StepCounts, capture_within
+from rosebed.rose.cuda.keys import GraphKey, capture_order, ladder, rungs_of, smallest_key
+
+KEYS = [GraphKey(tokens, "triton") for tokens in ladder(8192)] + [
+    GraphKey(tokens, "fa3") for tokens in ladder(8192) if tokens >= 1024
+]
+
+
+class Device:
+    """Each capture takes one MB."""
+
+    def __init__(self) -> None:
+        self.captured: list[GraphKey] = []
+
+    def used(self) -> int:
+        return len(self.captured) << 20
+
+
+def test_coarse_keys_come_first_and_each_is_half_of_the_one_above() -> None:
+    coarse, between = capture_order(KEYS)
+    assert sorted([*coarse, *between], key=repr) == sorted(KEYS, key=repr)
+    rungs = rungs_of(coarse)
+    assert rungs["triton"] == (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    assert rungs["fa3"] == (1024, 2048, 4096, 8192)
+    assert all(one.num_tokens >= other.num_tokens for one, other in pairwise(coarse))
+    assert all(one.num_tokens >= other.num_tokens for one, other in pairwise(between))
+
+
+def test_without_a_bound_all_are_captured_and_the_cost_is_reported() -> None:
+    device = Device()
+    report = capture_within(KEYS, device.captured.append, device.used, None)
+    assert report.keys == tuple(device.captured)
+    assert set(report.keys) == set(KEYS)
+    assert str(report).startswith(f"captured {len(KEYS)} graphs in 0.0 s, ")
+    assert report.num_bytes == len(KEYS) << 20
+
+
+def test_within_a_bound_every_batch_still_finds_a_graph() -> None:
+    device = Device()
+    report = capture_within(KEYS, device.captured.append, device.used, 20 << 20)
+    assert len(report.keys) == 20
+    rungs = rungs_of(report.keys)
+    for tokens in range(1, 8193):
+        key = smallest_key(rungs["triton"], tokens, "triton")
+        assert key in report.keys
+        assert key.num_tokens <= max(16, 2 * tokens)
+
+
+def test_too_small_a_bound_is_refused() -> None:
+    device = Device()
+    with pytest.raises(ConfigError, match="--graph-memory-mb 5: 5 of the 14 graphs that every ladder needs take 5"):
+        capture_within(KEYS, device.captured.append, device.used, 5 << 20)
+
+
+def test_counts_say_which_keys_were_met() -> None:
+    counts = StepCounts()
+    counts.replayed.update({GraphKey(128, "triton"): 7, GraphKey(512, "fa3"): 2})
+    assert str(counts) == (
+        "9 steps replayed a graph, 0 ran kernel by kernel; most often replayed: 128 triton × 7, 512 fa3 × 2"
+    )
