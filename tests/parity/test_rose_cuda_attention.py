@@ -13,6 +13,8 @@ from torch import Tensor
 from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.types import Batch, Sequence, SequenceLayout, whole_span
 from rosebed.rose.attention.base import AttentionSpec
+from rosebed.rose.attention.registry import BACKENDS as CPU_BACKENDS
+from rosebed.rose.config import ATTENTION_BACKENDS
 from rosebed.rose.cuda import attention as attention_module
 from rosebed.rose.cuda import flashinfer, varlen
 from rosebed.rose.cuda.attention import BACKENDS, AttentionRows, create_attention, create_attentions
@@ -120,6 +122,10 @@ def test_windows_are_refused_where_unknown(name: str, install: Callable[..., Non
     install()
     with pytest.raises(ConfigError, match=f"--attention {name} knows no sliding window"):
         create_attention(name, AttentionSpec(num_heads=4, num_kv_heads=4, head_dim=64, window=64), CPU, BF16)
+
+
+def test_the_names_that_settings_take_are_those_there_are() -> None:
+    assert list(ATTENTION_BACKENDS) == [*CPU_BACKENDS, *BACKENDS]
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:

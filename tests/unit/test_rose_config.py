@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rosebed.core.errors import ConfigError
-from rosebed.rose.config import EngineConfig, resolve_config
+from rosebed.rose.config import EngineConfig, check_config, resolve_config
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,8 @@ def test_no_cuda_device() -> None:
 def test_importing_the_door_does_not_import_torch() -> None:
     code = "import sys, rosebed.rose, rosebed.rose.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_unknown_attention_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"--attention should be auto, sdpa, triton, .* fa3 or fa4, not 'fa5'"):
+        check_config(EngineConfig(attention="fa5"))

@@ -7,6 +7,8 @@ from rosebed.core.errors import ConfigError
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16", "float8"]
 GraphPolicy = Literal["full", "lazy", "off"]
+ATTENTION_BACKENDS = ("sdpa", "triton", "torch-varlen", "flashinfer-fa2", "flashinfer-fa3", "fa3", "fa4")
+"""The first runs on the CPU, the others on GPUs."""
 
 MAX_TOKEN_BUDGET = 1 << 24
 """More is a slip of the hand: no device holds the hidden states of so many."""
@@ -27,7 +29,8 @@ class EngineConfig:
     """Type of weights and hidden states; auto is float32 on the CPU and bfloat16 on a GPU. float8 is of products alone,
     on a GPU that has it, and bfloat16 of the rest; it costs accuracy, which `rosebed verify` shows."""
     attention: str = "auto"
-    """Name of the attention backend; auto takes what was measured to be fastest."""
+    """Name of the attention backend: sdpa on the CPU; triton, torch-varlen, flashinfer-fa2, flashinfer-fa3, fa3 or fa4
+    on a GPU. auto takes what was measured to be fastest."""
     token_budget: int | None = None
     """Tokens that one batch holds; none takes what suits the device."""
     graphs: GraphPolicy = "full"
@@ -63,7 +66,7 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
 def check_config(config: EngineConfig) -> None:
     """ConfigError for a value that is wrong on every machine, naming its flag."""
     _check_type("--device", config.device, str)
-    _check_type("--attention", config.attention, str)
+    _check_choice("--attention", config.attention, ("auto", *ATTENTION_BACKENDS))
     if config.tune_table is not None:
         _check_type("--tune-table", config.tune_table, str)
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
