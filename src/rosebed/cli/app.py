@@ -15,6 +15,7 @@ COMMANDS = {
     "inspect": "Say what a checkpoint is, and which file decides it.",
     "bench": "Measure a server, or a model in this process.",
     "verify": "Compare a model's vectors with the reference's.",
+    "tune": "Measure which kernels are fastest on this GPU.",
 }
 """Name → summary, in the order of `--help`. Each is `command` in `rosebed.cli.NAME`, imported when it is asked for."""
 

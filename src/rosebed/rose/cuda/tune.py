@@ -1,11 +1,11 @@
-"""Measure which kernel computes each product best on this chip, and write the table that `LinearTable` reads.
+"""Measure which kernel computes each product best on this chip: the rows that `LinearTable` reads.
 
 Each candidate runs over so many distinct weights that none stays in L2, as in a model, followed by the norm where
 the product feeds one. Runs for minutes; never on live traffic.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rosebed.rose.cuda.float8 import Float8Ops, quantize_weight
 from rosebed.rose.cuda.linear_table import ProductKind, ProductShape
 from rosebed.rose.cuda.ops import CudaOps
 from rosebed.rose.cuda.timing import graph_time_us
@@ -26,6 +27,8 @@ WEIGHT_BYTES = 150 << 20
 """Weights cycled through per measurement: well over any L2."""
 
 Product = Callable[[torch.Tensor], object]
+Timer = Callable[[ProductShape, int, LinearTiles | None], float]
+"""µs of a product for so many tokens, cut into tiles or left to the library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,47 @@ def _plausible(tiles: LinearTiles, shape: ProductShape, num_tokens: int) -> bool
     )
 
 
-def _one_product(shape: ProductShape, num_tokens: int, tiles: LinearTiles | None, *, pdl: bool) -> Product:
-    """A function that computes the product with a given weight, on data of its own."""
-    ops = CudaOps(OneChoice(tiles), pdl)
-    x, residual = _random(num_tokens, shape.in_features), _random(num_tokens, shape.out_features)
-    bias = _random(_weight_rows(shape))
-    match shape.kind:
-        case ProductKind.PLAIN:
-            return lambda weight: ops.linear(x, weight, bias)
-        case ProductKind.ACTIVATION:
-            return lambda weight: ops.linear_activation(x, weight, bias, Activation.GELU)
-        case ProductKind.GATED:
-            return lambda weight: ops.linear_silu_mul(x, weight)
-        case ProductKind.UNREDUCED:
-            return lambda weight: ops.linear_add_rms_norm(x, weight, residual, bias, 1e-6)
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How products are made and timed on this GPU."""
+
+    pdl: bool
+    float8: bool
+
+    def product(self, shape: ProductShape, num_tokens: int, tiles: LinearTiles | None) -> Product:
+        """A function that computes the product with a given weight, on data of its own."""
+        ops = (Float8Ops if self.float8 else CudaOps)(OneChoice(tiles), self.pdl)
+        x, residual = _random(num_tokens, shape.in_features), _random(num_tokens, shape.out_features)
+        bias = _random(_weight_rows(shape))
+        match shape.kind:
+            case ProductKind.PLAIN:
+                return lambda weight: ops.linear(x, weight, bias)
+            case ProductKind.ACTIVATION:
+                return lambda weight: ops.linear_activation(x, weight, bias, Activation.GELU)
+            case ProductKind.GATED:
+                return lambda weight: ops.linear_silu_mul(x, weight)
+            case ProductKind.UNREDUCED:
+                return lambda weight: ops.linear_add_rms_norm(x, weight, residual, bias, 1e-6)
+
+    def weight(self, shape: ProductShape) -> torch.Tensor:
+        weight = _random(_weight_rows(shape), shape.in_features)
+        return quantize_weight(weight) if self.float8 else weight
+
+    def time_us(self, shape: ProductShape, num_tokens: int, tiles: LinearTiles | None) -> float:
+        """One product (with the norm behind it where `kind` is UNREDUCED) in a chain of them."""
+        num_bytes = _weight_rows(shape) * shape.in_features * (1 if self.float8 else 2)
+        weights = [self.weight(shape) for _ in range(max(4, min(64, WEIGHT_BYTES // num_bytes)))]
+        product = self.product(shape, num_tokens, tiles)
+        return graph_time_us(lambda: [product(weight) for weight in weights]) / len(weights)
+
+    def compiles(self, shape: ProductShape, tiles: LinearTiles) -> bool:
+        """Whether a cut runs at all. The compiled kernel then lies in Triton's cache on disk."""
+        try:
+            self.product(shape, 16, tiles)(self.weight(shape))
+            torch.cuda.synchronize()
+        except Exception:  # whatever the compiler or driver says of this cut, it is out
+            return False
+        return True
 
 
 def _weight_rows(shape: ProductShape) -> int:
@@ -102,49 +132,37 @@ def _random(*size: int) -> torch.Tensor:
     return torch.randn(*size, device="cuda", dtype=torch.bfloat16) * 0.02
 
 
-def measure(shape: ProductShape, num_tokens: int, tiles: LinearTiles | None, *, pdl: bool) -> float:
-    """µs of one product (with the norm behind it where `kind` is UNREDUCED) in a chain of them."""
-    rows = _weight_rows(shape)
-    count = max(4, min(64, WEIGHT_BYTES // (rows * shape.in_features * 2)))
-    weights = [_random(rows, shape.in_features) for _ in range(count)]
-    product = _one_product(shape, num_tokens, tiles, pdl=pdl)
-    return graph_time_us(lambda: [product(weight) for weight in weights]) / count
-
-
-def _compile(job: tuple[ProductShape, LinearTiles, bool]) -> LinearTiles | None:
-    """Run one candidate once, so that the compiled kernel lies in Triton's cache on disk; None if it does not run."""
-    shape, tiles, pdl = job
-    try:
-        _one_product(shape, 16, tiles, pdl=pdl)(_random(_weight_rows(shape), shape.in_features))
-        torch.cuda.synchronize()
-    except Exception:  # whatever the compiler or driver says of this cut, it is out
-        return None
-    return tiles
-
-
-def tune_products(shapes: Iterable[ProductShape], *, pdl: bool, processes: int) -> list[dict[str, Any]]:
-    """Rows for the table's `products`, each with its measured µs and cuBLAS's."""
+def tune_products(shapes: Iterable[ProductShape], measurement: Measurement, *, processes: int) -> list[dict[str, Any]]:
+    """Rows for a table's products, each with its measured µs and the library's."""
     shapes = list(shapes)
-    jobs = {(shape, tiles, pdl) for shape in shapes for tokens in TOKEN_STEPS for tiles in candidates(shape, tokens)}
+    jobs = {(shape, tiles) for shape in shapes for tokens in TOKEN_STEPS for tiles in candidates(shape, tokens)}
     ordered = sorted(jobs, key=repr)
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        compiled = set(zip((job[0] for job in ordered), pool.map(_compile, ordered, chunksize=8), strict=True))
+        runs = pool.map(measurement.compiles, *zip(*ordered, strict=True), chunksize=8) if ordered else ()
+        running = {job for job, runs_here in zip(ordered, runs, strict=True) if runs_here}
+    return choose_products(shapes, running, measurement.time_us)
+
+
+def choose_products(
+    shapes: Iterable[ProductShape], running: Collection[tuple[ProductShape, LinearTiles]], time_us: Timer
+) -> list[dict[str, Any]]:
+    """Time the cuts that run, and the library's product; the fastest for each shape and number of tokens."""
     rows: list[dict[str, Any]] = []
     for shape, tokens in itertools.product(shapes, TOKEN_STEPS):
-        timed = [
-            (measure(shape, tokens, tiles, pdl=pdl), tiles)
-            for tiles in candidates(shape, tokens)
-            if (shape, tiles) in compiled
-        ]
-        cublas = measure(shape, tokens, None, pdl=pdl)
-        best, tiles = min([*timed, (cublas, None)], key=lambda pair: pair[0])
+        cuts = [tiles for tiles in candidates(shape, tokens) if (shape, tiles) in running]
+        library = time_us(shape, tokens, None)
+        best, tiles = min([(library, None), *((time_us(shape, tokens, cut), cut) for cut in cuts)], key=_first)
         rows.append(
             {
                 **asdict(shape),
                 "most_tokens": tokens,
                 "tiles": None if tiles is None else asdict(tiles),
                 "us": round(best, 2),
-                "cublas_us": round(cublas, 2),
+                "cublas_us": round(library, 2),
             }
         )
     return rows
+
+
+def _first(pair: tuple[float, LinearTiles | None]) -> float:
+    return pair[0]
