@@ -38,7 +38,7 @@ class IvyConfig:
     max_body_bytes: int = 32 << 20
     """Largest request body, in bytes."""
     body_timeout_s: float = 30.0
-    """Seconds to wait for the next part of a request body."""
+    """Seconds that a request body may take to come, beside a second for every 4096 bytes."""
     auto_truncate: bool = False
     """Cut inputs that are too long where the request does not say; otherwise they are refused."""
 

@@ -18,8 +18,8 @@ from rosebed.tulip.writer import Reply, ReplyWriter
 Write = Callable[[EmbedResponse], Awaitable[None]]
 """Sends one message, and waits while the client is slow to read."""
 
-PARTS_PER_TURN = 128
-"""Of the messages that one joins; taking these keeps the event loop busy for some milliseconds."""
+PARTS_PER_TURN = 32
+"""Of the messages that one joins; taking these keeps the event loop busy for about a millisecond."""
 
 
 @dataclass(slots=True, eq=False)

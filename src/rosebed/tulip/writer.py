@@ -11,6 +11,9 @@ from rosebed.proto.rosebed_pb2 import EmbedResponse
 REPLY_BYTES = 1024
 """Memory of a reply's own objects, about: small answers, and refusals, are limited by this."""
 
+MAX_JOINED = 64
+"""Responses that share a write: more hardly make it cheaper, and the event loop would be busy with them for long."""
+
 
 @dataclass(slots=True, eq=False)
 class Reply:
@@ -69,10 +72,10 @@ class ReplyWriter:
             await self._work.wait()
 
     def _next_responses(self) -> list[EmbedResponse]:
-        """One response of each waiting reply in turn, until they fill a chunk."""
+        """One response of each waiting reply in turn, until they fill a chunk or are `MAX_JOINED`."""
         taken: list[EmbedResponse] = []
         num_bytes = 0
-        while self._replies and num_bytes < self._chunk_bytes:
+        while self._replies and num_bytes < self._chunk_bytes and len(taken) < MAX_JOINED:
             reply = self._replies.popleft()
             if not reply.wanted:
                 self._change_unsent(-REPLY_BYTES - reply.num_bytes)

@@ -88,8 +88,9 @@ class Call:
     async def _read_body(self, intake: BodyIntake) -> bytes:
         chunks: list[bytes] = []
         room = intake.max_bytes
+        since_s = asyncio.get_running_loop().time()
         while True:
-            message = await intake.next_part(self._receive)
+            message = await intake.next_part(self._receive, since_s, intake.max_bytes - room)
             if message["type"] == "http.disconnect":
                 raise self._broken_off()
             chunk: bytes = message.get("body", b"")

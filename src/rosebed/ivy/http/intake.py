@@ -12,6 +12,9 @@ from rosebed.core.errors import BodyTimeout, Overloaded
 MAX_OPEN_BODIES = 8192
 """Bodies that may be on their way at once: half of a worker's connections, so that the others still get answers."""
 
+SLOWEST_BYTES_PER_S = 4096
+"""A body that comes more slowly in the long run is taken for one that stalls."""
+
 
 class BodyIntake:
     """The bodies that one worker is reading."""
@@ -34,10 +37,16 @@ class BodyIntake:
         finally:
             self._num_open -= 1
 
-    async def next_part(self, receive: Receive) -> Any:
-        """The next ASGI message. BodyTimeout if none comes."""
+    async def next_part(self, receive: Receive, since_s: float, num_bytes: int) -> Any:
+        """The next ASGI message of a body that began to come at `since_s` of the loop's clock, `num_bytes` so far.
+
+        BodyTimeout if none comes, or the body too slowly.
+        """
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout_at(since_s + self._timeout_s + num_bytes / SLOWEST_BYTES_PER_S):
                 return await receive()
         except TimeoutError:
-            raise BodyTimeout(f"nothing of the body came for {self._timeout_s:g} s (--body-timeout-s)") from None
+            raise BodyTimeout(
+                f"{num_bytes} bytes of the body came in {asyncio.get_running_loop().time() - since_s:.0f} s "
+                f"(--body-timeout-s)"
+            ) from None
