@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from text_models import bert_folder, qwen_folder, spec_of, unigram_folder
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import WordLevel
 
 from rosebed.core.errors import ContextLengthExceeded
+from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.encoders import Encoder, choose_encoder
-from rosebed.text.heads import GROUP_CHARACTERS, encode_heads, encode_whole, first_size, groups
+from rosebed.text.heads import GROUP_CHARACTERS, MOST_CHARACTERS, encode_heads, encode_whole, first_size, groups, head
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
 
@@ -87,3 +90,69 @@ def test_pairs_are_encoded_whole(tmp_path: Path) -> None:
     tokenizer = TextTokenizer.load(spec_of(bert_folder(tmp_path)))
     (result,) = tokenizer.tokenize_pairs([("a", TEXTS["words"])], TokenizeOptions(truncate=True))
     assert result.num_tokens_before > LONG // 7 * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab cd ef gh", "ab cd"),
+        ("ab\u0301 cd\u0301 \u0301ef gh", "ab\u0301 cd\u0301 \u0301ef"),
+        ("ab. cd - ef\tgh\nij", "ab. cd - ef\tgh\nij"),
+        ("ab  cd  ef", "ab  cd  ef"),
+        ("abcdefghijklm", "abcdefghijklm"),
+        ("ｶ ﾞｷ ｷ 가 나", "ｶ ﾞｷ ｷ 가"),
+    ],
+)
+def test_a_head_ends_between_two_words_or_not_at_all(text: str, expected: str) -> None:
+    assert head(text, 7) == expected
+
+
+def test_a_lone_surrogate_behind_the_head_is_seen() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        head("ab cd ef \ud800", 4)
+
+
+LONG_WORDS = {"blanks": " ", "one word": "a", "signs": "- "}
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+@pytest.mark.parametrize("unit", LONG_WORDS.values(), ids=LONG_WORDS)
+def test_what_cannot_be_cut_is_refused_beyond_a_length(tmp_path: Path, unit: str, truncate: bool) -> None:
+    tokenizer = TextTokenizer.load(spec_of(bert_folder(tmp_path)))
+    text = (unit * (MOST_CHARACTERS // len(unit) + 1))[: MOST_CHARACTERS + 1]
+    with pytest.raises(ContextLengthExceeded, match=r"input\[1\] has 1048577 characters") as error:
+        tokenizer.tokenize(["a", text], TokenizeOptions(truncate=truncate))
+    assert error.value.param == "input[1]"
+
+
+def with_parts(**parts: object) -> Tokenizer:
+    tokenizer = Tokenizer(WordLevel({"a": 0}, unk_token="a"))
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({}, False),
+        ({"pre_tokenizer": pre_tokenizers.BertPreTokenizer()}, True),
+        ({"pre_tokenizer": pre_tokenizers.Metaspace()}, True),
+        ({"pre_tokenizer": pre_tokenizers.Metaspace(split=False)}, False),
+        ({"pre_tokenizer": pre_tokenizers.ByteLevel()}, True),
+        ({"pre_tokenizer": pre_tokenizers.ByteLevel(use_regex=False)}, False),
+        ({"pre_tokenizer": pre_tokenizers.Split("x", "isolated")}, False),
+        ({"pre_tokenizer": pre_tokenizers.Punctuation()}, False),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace(), "normalizer": normalizers.NFC()}, True),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace(), "normalizer": normalizers.Replace("b", "c d")}, False),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace(), "normalizer": normalizers.Nmt()}, False),
+    ],
+)
+def test_only_tokenizers_that_are_known_to_split_are_trusted(parts: dict[str, object], expected: bool) -> None:
+    assert splits_at_blanks(with_parts(**parts)) is expected
+
+
+def test_a_special_token_with_a_blank_could_lie_across_the_cut() -> None:
+    tokenizer = with_parts(pre_tokenizer=pre_tokenizers.Whitespace())
+    tokenizer.add_special_tokens(["<a b>"])
+    assert not splits_at_blanks(tokenizer)

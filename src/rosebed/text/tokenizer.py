@@ -15,8 +15,9 @@ from tokenizers import Tokenizer
 from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Int32Array, whole_span
+from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.encoders import Encoder, choose_encoder
-from rosebed.text.heads import Ids, encode_heads, encode_whole, first_size, groups
+from rosebed.text.heads import MOST_CHARACTERS, Ids, encode_heads, encode_whole, first_size, groups
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
@@ -42,6 +43,7 @@ class TextTokenizer:
         self._spec = spec
         self._template = SpecialTokenTemplate.probe(tokenizer, 1)
         self._pair_template = SpecialTokenTemplate.probe(tokenizer, 2)
+        self._splits_at_blanks = splits_at_blanks(tokenizer)
         added = tokenizer.get_added_tokens_decoder().items()
         self._has_strangers = max(tokenizer.get_vocab().values(), default=0) >= spec.vocab_size
         self._special_ids = frozenset(token_id for token_id, token in added if token.special)
@@ -135,11 +137,12 @@ class TextTokenizer:
         return done
 
     def _groups(self, rows: Sequence[tuple[str, ...]], options: TokenizeOptions) -> Iterator[slice]:
-        most = first_size(self._limit(options))
+        most = first_size(self._limit(options)) if self._splits_at_blanks else MOST_CHARACTERS
         return groups([len(options.prompt) + sum(min(len(str(text)), most) for text in row) for row in rows])
 
     def _encode(self, texts: list[str], template: SpecialTokenTemplate, options: TokenizeOptions) -> list[Ids]:
-        if len(template.text_types) > 1 or (options.truncate and options.side is Side.LEFT):
+        cuts_left = options.truncate and options.side is Side.LEFT
+        if len(template.text_types) > 1 or cuts_left or not self._splits_at_blanks:
             return encode_whole(self._encoder, texts)
         return encode_heads(self._encoder, texts, self._limit(options) - template.num_tokens)
 
@@ -166,6 +169,9 @@ class TextTokenizer:
         self, texts: tuple[Ids, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
+        if num_characters := max(text.num_characters for text in texts):
+            what = f"input[{index}] has {num_characters} characters and few words, and so many are not encoded"
+            raise too_long(what, MOST_CHARACTERS, index)
         ids = tuple(text.ids for text in texts)
         num_before = sum(map(len, ids)) + template.num_tokens
         if num_before == 0:
@@ -209,7 +215,7 @@ class TextTokenizer:
         """Tokens the prompt takes, or, of one over the limit that is cut at its end, any number over the limit."""
         if len(options.prompt) <= _REMEMBERED_CHARACTERS:
             return self._prompt_length(options.prompt, options.add_special_tokens)
-        if options.side is Side.RIGHT:
+        if options.side is Side.RIGHT and self._splits_at_blanks:
             (found,) = encode_heads(self._encoder, self._prepare((options.prompt,), _DEFAULTS), self.max_length)
             if found.is_head:
                 return len(found.ids)
