@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from os import PathLike
+from threading import Event
 from typing import ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.engine import BatchLimits, Engine, EngineInfo, LazyTensor
-from rosebed.core.errors import ConfigError, NonFiniteOutput, Unavailable
+from rosebed.core.errors import Cancelled, ConfigError, NonFiniteOutput, Unavailable
 from rosebed.core.extras import needs_extra
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
@@ -109,7 +110,12 @@ class Embedder:
             )
             for index, tokenized in enumerate(self._tokenizer.tokenize(as_list(texts), options))
         ]
-        vectors = self._on_thread(run_sequences, self._engine, sequences)
+        abandoned = Event()
+        try:
+            vectors = self._on_thread(run_sequences, self._engine, sequences, abandoned)
+        except BaseException:  # Ctrl-C ends only the waiting
+            abandoned.set()
+            raise
         return vectors[:, :kept] if kept else vectors
 
     def close(self) -> None:
@@ -131,9 +137,9 @@ class Embedder:
     ) -> Result:
         try:
             future = self._thread.submit(function, *args, **kwargs)
-        except RuntimeError:  # closed by another thread since it was asked
+        except RuntimeError as error:  # closed by another thread since it was asked, or too late for any thread
             self._check_open()
-            raise
+            raise Unavailable("the interpreter is shutting down") from error
         return future.result()
 
     def __enter__(self) -> Self:
@@ -153,14 +159,15 @@ def _check_types(revision: object, overrides: object, config: object) -> None:
             raise ConfigError(f"{name} should be {getattr(expected, '__name__', expected)}, not {value!r}")
 
 
-def run_sequences(engine: Engine, sequences: Sequence[TokenSequence]) -> Float32Array:
+def run_sequences(engine: Engine, sequences: Sequence[TokenSequence], abandoned: Event | None = None) -> Float32Array:
     """The dense vector of each sequence (one pool span each), in order: float32[n, dim].
 
     A vector that is not finite is tried once more by itself, since a neighbour in the batch can have spoilt it;
-    NonFiniteOutput names those that stay bad.
+    NonFiniteOutput names those that stay bad. Once `abandoned` is set no further batch is begun, and Cancelled raised.
     """
     vectors = np.empty((len(sequences), engine.info.outputs[OutputKind.DENSE].dim), np.float32)
-    suspects = _run(engine, _split(sequences, engine.info.limits, engine.info.outputs), sequences, vectors)
+    batches = _split(sequences, engine.info.limits, engine.info.outputs)
+    suspects = _run(engine, _while_wanted(batches, abandoned), sequences, vectors)
     failed = _run(engine, ([index] for index in suspects), sequences, vectors)
     if failed:
         raise NonFiniteOutput(f"the model gives no finite vector for input[{min(failed)}]")
@@ -185,6 +192,13 @@ def _split(sequences: Sequence[TokenSequence], limits: BatchLimits, specs: Outpu
         tokens += more_tokens
         num_bytes += more_bytes
     if batch:
+        yield batch
+
+
+def _while_wanted(batches: Iterator[list[int]], abandoned: Event | None) -> Iterator[list[int]]:
+    for batch in batches:
+        if abandoned is not None and abandoned.is_set():
+            raise Cancelled("the caller has left")
         yield batch
 
 

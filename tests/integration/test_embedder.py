@@ -1,8 +1,11 @@
 """`Embedder` on the real MiniLM, against sentence-transformers on the same folder."""
 
 import multiprocessing
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
@@ -159,3 +162,38 @@ def test_what_cannot_be_loaded_says_why() -> None:
         Embedder(MINILM, overrides=ModelOverrides(pooling="max"))
     with pytest.raises(ConfigError, match="--device"):
         Embedder(MINILM, config=EngineConfig(device="tpu"))
+
+
+def test_an_interrupted_call_ends_with_its_batch(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["a word " * 200] * 600  # half a minute's work
+
+    def interrupted(_future: Future[Any], _timeout: float | None = None) -> Any:
+        monkeypatch.undo()
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        embedder.embed(texts)
+    started_s = time.monotonic()
+    assert embedder.embed(["short"]).shape == (1, 384)
+    assert time.monotonic() - started_s < 8
+
+
+AT_EXIT = """
+import atexit, sys
+from rosebed import Embedder
+from rosebed.core.errors import Unavailable
+embedder = Embedder(sys.argv[1])
+def late():
+    try:
+        embedder.embed(["a"])
+    except Unavailable as error:
+        print(error.message)
+atexit.register(late)
+"""
+
+
+def test_a_call_while_the_interpreter_ends_is_told_so() -> None:
+    ended = subprocess.run([sys.executable, "-c", AT_EXIT, MINILM], capture_output=True, text=True, check=True)
+    assert ended.stdout == "the interpreter is shutting down\n"

@@ -1,6 +1,7 @@
 """A server's life: warming up, ready, stalled, stopping; and what it says of itself meanwhile."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -241,6 +242,34 @@ def test_by_default_a_fatal_fault_ends_the_process_with_an_error() -> None:
     assert "ending the process: no progress for 1 s" in ended.stderr
 
 
+IDLE_SERVER = """
+import asyncio
+from rosebed.testing import FakeEngine
+from rosebed.tulip.config import TulipConfig
+from rosebed.tulip.server import TulipServer
+
+async def main():
+    server = TulipServer(FakeEngine(), TulipConfig(port=0, fatal_s=2))
+    await server.start()
+    print("up", flush=True)
+    await server.wait_closed()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_was_stopped_and_goes_on_lives() -> None:
+    with subprocess.Popen([sys.executable, "-c", IDLE_SERVER], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        server.send_signal(signal.SIGSTOP)
+        time.sleep(2.6)
+        server.send_signal(signal.SIGCONT)
+        time.sleep(0.7)
+        assert server.poll() is None
+        server.kill()
+
+
 def test_tulip_needs_no_torch() -> None:
     code = """
 import sys
@@ -260,16 +289,16 @@ async def test_metrics_are_scraped_over_http() -> None:
         async with httpx.AsyncClient() as client:
             page = (await client.get(f"http://127.0.0.1:{tulip.server.metrics_port}/metrics")).text
     values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
-    # The warm-up sequence has 8 tokens; the sequence that is not finite runs twice.
-    assert float(values["rosebed_tulip_tokens_total"]) == 8 + 4 + 1
+    # The warm-up sequence has 64 tokens; the sequence that is not finite runs twice.
+    assert float(values["rosebed_tulip_tokens_total"]) == 64 + 4 + 1
     assert float(values["rosebed_tulip_requests_total"]) == 2
     assert float(values["rosebed_tulip_sequences_total"]) == 3
     assert float(values['rosebed_tulip_errors_total{code="non_finite_output"}']) == 1
     assert float(values['rosebed_tulip_errors_total{code="context_length_exceeded"}']) == 1
     assert float(values["rosebed_tulip_step_seconds_count"]) == 3
     assert float(values['rosebed_tulip_batch_tokens_bucket{le="1"}']) == 1
-    assert float(values['rosebed_tulip_batch_tokens_bucket{le="8"}']) == 3
-    assert float(values["rosebed_tulip_batch_tokens_sum"]) == 13
+    assert float(values['rosebed_tulip_batch_tokens_bucket{le="8"}']) == 2
+    assert float(values["rosebed_tulip_batch_tokens_sum"]) == 69
     assert float(values["rosebed_tulip_batch_sequences_sum"]) == 4
     assert float(values['rosebed_tulip_queued_tokens{lane="online"}']) == 0
     assert float(values["rosebed_tulip_steps_in_flight"]) == 0

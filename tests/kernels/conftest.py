@@ -1,11 +1,8 @@
 """Kernels run compiled where there is a GPU, and in Triton's interpreter where there is none."""
 
-import os
-
 import pytest
 import torch
-
-INTERPRETED = "TRITON_INTERPRET" in os.environ
+from kernel_mode import INTERPRETED
 
 
 @pytest.fixture

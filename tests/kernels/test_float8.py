@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from conftest import INTERPRETED
+from kernel_mode import INTERPRETED
 from torch import Tensor, nn
 
 from rosebed.core.errors import ConfigError

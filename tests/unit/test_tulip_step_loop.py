@@ -38,6 +38,7 @@ class Counted:
 async def test_polling_stops_when_nothing_is_in_flight() -> None:
     counted = Counted(FakeEngine(completion=Completion.POLL, step_time=StepTime(base_s=0.01)))
     await counted.run(1)
+    await asyncio.sleep(4 * LINGER_NS / 1e9)
     polled = counted.turns
     assert polled > 10
     await asyncio.sleep(0.02)

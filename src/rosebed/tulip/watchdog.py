@@ -13,6 +13,8 @@ from rosebed.tulip.scheduler import Scheduler
 
 PERIOD_S = 0.25
 """Between two looks, and between two heartbeats."""
+FROZEN_NS = 2_000_000_000
+"""Who sleeps so much longer than `PERIOD_S` was stopped, with the whole process: that time does not count."""
 EXIT_CODE = 70
 """Of a process that cannot serve any more (EX_SOFTWARE)."""
 
@@ -66,7 +68,7 @@ class Watchdog:
         self._on_stall = on_stall
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
-        self._beaten_ns = time.monotonic_ns()
+        self._beaten_ns = self._awake_ns = time.monotonic_ns()
         self._beat_handle = self._loop.call_soon(self._beat)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tulip-watchdog", daemon=True)
@@ -74,8 +76,8 @@ class Watchdog:
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the event loop last showed life."""
-        return (time.monotonic_ns() - self._beaten_ns) / 1e9
+        """Seconds since the event loop last showed life, or could have."""
+        return self._age_s(self._beaten_ns)
 
     def stop(self) -> None:
         """End the watch. From the loop."""
@@ -89,7 +91,11 @@ class Watchdog:
 
     def _watch(self) -> None:
         stalled = False
+        looked_ns = time.monotonic_ns()
         while not self._stopped.wait(PERIOD_S):
+            before_ns, looked_ns = looked_ns, time.monotonic_ns()
+            if looked_ns - before_ns > FROZEN_NS:
+                self._awake_ns = looked_ns
             heartbeat_age_s = self.heartbeat_age_s
             step_age_s, predicted_s = self._look()
             verdict = judge(step_age_s, predicted_s, heartbeat_age_s, self._config)
@@ -105,4 +111,7 @@ class Watchdog:
         step = self._scheduler.oldest_step()
         if step is None:
             return 0.0, 0.0
-        return (time.monotonic_ns() - step.started_ns) / 1e9, step.predicted_ns / 1e9
+        return self._age_s(step.started_ns), step.predicted_ns / 1e9
+
+    def _age_s(self, since_ns: int) -> float:
+        return (time.monotonic_ns() - max(since_ns, self._awake_ns)) / 1e9

@@ -11,6 +11,9 @@ _PART = re.compile(
     rb'(?P<text>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*:)?|(?P<open>[{\[])|(?P<close>[}\]])', re.DOTALL
 )
 
+MOST_KEYS = 1000
+"""Of an object with something suspicious about its keys: to look at each takes time."""
+
 
 def check_duplicates(body: bytes, names: Sequence[str], quoted: Sequence[bytes]) -> None:
     """InvalidInput if the top object of `body`, which is valid JSON, has one of `names` twice.
@@ -21,7 +24,9 @@ def check_duplicates(body: bytes, names: Sequence[str], quoted: Sequence[bytes])
     if _ESCAPED_LETTER.search(body) is None and all(body.count(name) < 2 for name in quoted):
         return
     found = set[str]()
-    for key in _top_keys(body):
+    for count, key in enumerate(_top_keys(body)):
+        if count == MOST_KEYS:
+            raise InvalidInput(f"the body has over {MOST_KEYS} keys")
         if key in found:
             raise InvalidInput(f"the body has {key!r} twice", param=key)
         if key in names:

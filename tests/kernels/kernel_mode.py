@@ -1,0 +1,5 @@
+"""Whether kernels run in Triton's interpreter."""
+
+import os
+
+INTERPRETED = "TRITON_INTERPRET" in os.environ
