@@ -23,6 +23,7 @@ def main() -> int:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     # The terminal sends Ctrl-C to the server as well; when that has stopped, so does this, however often it is pressed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: server.terminate())
     assert server.stdout is not None
     if serving := re.search(r"at (\S+) after", server.stdout.readline()):
         show(serving[1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rosebed import TokenClient
-from rosebed.core.errors import ContextLengthExceeded, InvalidInput, NonFiniteOutput, Unavailable
+from rosebed.core.errors import ConfigError, ContextLengthExceeded, InvalidInput, NonFiniteOutput, Unavailable
 from rosebed.core.types import OutputKind
 from rosebed.testing import FakeEngine, Faults, expected_rows, fake_info, fake_sequence
 from rosebed.tulip.config import TulipConfig
@@ -133,3 +133,12 @@ def test_one_bad_sequence_raises_for_it(client: TokenClient) -> None:
 def test_no_server_is_unavailable() -> None:
     with TokenClient("127.0.0.1:1", timeout_s=5) as client, pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         client.embed([[1]])
+
+
+def test_a_closed_token_client_says_so() -> None:
+    client = TokenClient("127.0.0.1:1")
+    client.close()
+    with pytest.raises(Unavailable, match="closed"):
+        client.embed([[1]])
+    with pytest.raises(ConfigError, match="timeout_s"):
+        TokenClient("127.0.0.1:1", timeout_s=-1)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from rosebed import AsyncClient, Client
 from rosebed.core.encodings import to_base64
-from rosebed.core.errors import AuthenticationFailed, DeadlineExceeded, Unavailable
+from rosebed.core.errors import AuthenticationFailed, ConfigError, DeadlineExceeded, Unavailable
 from rosebed.core.types import Float32Array
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -67,3 +68,24 @@ async def test_models() -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"data": [{"id": request.url.path}]}))
     assert Client(URL, transport=transport).models() == ["/v1/models"]
     assert await AsyncClient(URL, transport=transport).models() == ["/v1/models"]
+
+
+def test_a_closed_client_says_so() -> None:
+    client = Client("http://127.0.0.1:1")
+    client.close()
+    with pytest.raises(Unavailable, match="closed"):
+        client.embed(["a"])
+
+
+async def test_a_closed_async_client_says_so() -> None:
+    client = AsyncClient("http://127.0.0.1:1")
+    await client.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await client.embed(["a"])
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, "x", None, True, float("inf"), float("nan")])
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_a_timeout_is_a_number_of_seconds(client: Any, timeout_s: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout_s"):
+        client("http://127.0.0.1:1", timeout_s=timeout_s)

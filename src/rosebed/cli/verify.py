@@ -23,7 +23,7 @@ from rosebed.rose.config import EngineConfig
 @click.option(
     "--tolerance",
     type=float,
-    help="Cosine distance from the reference that is allowed; by default 1e-5 in float32, 1e-3 otherwise.",
+    help="Cosine distance from the reference that is allowed; by default 1e-5 in float32, 1e-2 in float8, else 1e-3.",
 )
 @config_options(EngineConfig, "engine", section="Engine")
 def command(

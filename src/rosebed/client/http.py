@@ -9,6 +9,7 @@ import httpx
 from rosebed.client import messages
 from rosebed.client.messages import EmbedOptions
 from rosebed.core.errors import DeadlineExceeded, Unavailable
+from rosebed.core.options import as_timeout_s
 from rosebed.core.types import Float32Array
 
 
@@ -29,13 +30,13 @@ class Client:
     ) -> None:
         """`base_url` begins with http:// or https://, else ConfigError.
 
-        `timeout_s` bounds connecting, sending and waiting for data, each. `transport` replaces the network, e.g. by
-        `httpx.MockTransport` in a test.
+        `timeout_s`, above 0, bounds connecting, sending and waiting for data, each. `transport` replaces the network,
+        e.g. by `httpx.MockTransport` in a test.
         """
         self._http = httpx.Client(
             base_url=messages.server_root(base_url),
             headers=messages.headers(api_key),
-            timeout=timeout_s,
+            timeout=as_timeout_s(timeout_s),
             transport=transport,
         )
 
@@ -83,13 +84,13 @@ class AsyncClient:
     ) -> None:
         """`base_url` begins with http:// or https://, else ConfigError.
 
-        `timeout_s` bounds connecting, sending and waiting for data, each. `transport` replaces the network, e.g. by
-        `httpx.MockTransport` in a test.
+        `timeout_s`, above 0, bounds connecting, sending and waiting for data, each. `transport` replaces the network,
+        e.g. by `httpx.MockTransport` in a test.
         """
         self._http = httpx.AsyncClient(
             base_url=messages.server_root(base_url),
             headers=messages.headers(api_key),
-            timeout=timeout_s,
+            timeout=as_timeout_s(timeout_s),
             transport=transport,
         )
 
@@ -124,6 +125,8 @@ def _translated(base_url: httpx.URL) -> Generator[None]:
         raise DeadlineExceeded(f"{base_url} did not answer in time") from error
     except httpx.TransportError as error:
         raise Unavailable(f"{base_url} cannot be reached: {error}") from error
+    except RuntimeError as error:  # all that httpx says of a closed client
+        raise Unavailable(f"{base_url} cannot be asked: {error}") from error
 
 
 def _content(response: httpx.Response) -> bytes:

@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 
 from rosebed.core.errors import DeadlineExceeded, InvalidInput, RosebedError, ServerError, Unavailable
-from rosebed.core.options import as_dimensions, as_flag
+from rosebed.core.options import as_dimensions, as_flag, as_timeout_s
 from rosebed.core.types import Float32Array, Int32Array, OutputKind, Sequence, whole_span
 from rosebed.proto.codec import Assembler, ReplicaInfo, ReplyRows, error_of_metadata, info_of, request_message
 from rosebed.proto.rosebed_pb2 import InfoRequest
@@ -32,7 +32,7 @@ class TokenClient:
     def __init__(self, target: str, *, timeout_s: float = 60.0) -> None:
         """`target` is HOST:PORT, or unix:PATH."""
         self._target = target
-        self._timeout_s = timeout_s
+        self._timeout_s = as_timeout_s(timeout_s)
         self._channel = grpc.insecure_channel(target, _OPTIONS)
         self._stub = TulipStub(self._channel)
 
@@ -75,6 +75,8 @@ class TokenClient:
             yield
         except grpc.RpcError as error:
             raise error_of_call(error, self._target) from error
+        except ValueError as error:  # all that grpc says of a closed channel
+            raise Unavailable(f"{self._target} cannot be asked: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""

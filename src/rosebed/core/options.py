@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rosebed.core.errors import InvalidInput
+from rosebed.core.errors import ConfigError, InvalidInput
 
 
 def as_dimensions(value: Any, param: str = "dimensions") -> int | None:
@@ -41,3 +41,10 @@ def as_text(value: Any, param: str) -> str | None:
     except UnicodeEncodeError:
         raise InvalidInput(f"{param} is not valid Unicode: it has a lone surrogate", param=param) from None
     return value
+
+
+def as_timeout_s(value: Any) -> float:
+    """`value`, seconds, as a float above 0. ConfigError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < float(value) < float("inf"):
+        raise ConfigError(f"timeout_s should be a number of seconds above 0, not {value!r}")
+    return float(value)

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from rosebed.core.errors import ModelNotFound, Unavailable
+from rosebed.core.errors import CheckpointError, ModelNotFound, Unavailable
 from rosebed.ivy.config import IvyConfig
-from rosebed.ivy.model import ServedModel
+from rosebed.ivy.model import ServedModel, known_here
 from rosebed.proto.codec import ReplicaInfo
 
 
@@ -45,9 +45,12 @@ class ModelDirectory:
             return self._model
 
     async def accept(self, info: ReplicaInfo) -> None:
-        """Take a replica on. FingerprintMismatch or ConfigError if it cannot serve this gateway's requests.
+        """Take a replica on. A SetupError if it cannot serve this gateway's requests, or the gateway its model.
 
         The first one says what the model is, and how long its sequences may be, where the operator did not.
         """
-        model = await self.load(info.engine.model, max_length=info.engine.max_length)
+        try:
+            model = await self.load(known_here(info.engine.model), max_length=info.engine.max_length)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error.message}; say with --model where the gateway finds it") from error
         model.check_replica(info.engine)

@@ -46,6 +46,7 @@ class EmbeddingService:
         await self._balancer.await_first()
         model = self._directory.find(request.model)
         self._check_count(request.num_inputs)
+        model.check(request)
         tokenized = await self._tokenize(model, request)
         rows = await self._balancer.embed(model.sequences(tokenized, request), request.lane)
         answer = EmbeddingsAnswer(

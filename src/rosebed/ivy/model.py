@@ -60,6 +60,10 @@ class ServedModel:
             return [self.tokenizer.wrap_token_ids(ids, i, options) for i, ids in enumerate(request.token_ids)]
         return self.tokenizer.tokenize(request.texts, options)
 
+    def check(self, request: EmbeddingsRequest) -> None:
+        """InvalidInput for what this model does not give, known before any text is looked at."""
+        check_dimensions(self.spec, request.dimensions)
+
     def sequences(self, tokenized: list[TokenizedInput], request: EmbeddingsRequest) -> list[Sequence]:
         """What replicas are to compute. InvalidInput for `dimensions` that this model does not give."""
         dimensions = check_dimensions(self.spec, request.dimensions)
@@ -95,6 +99,13 @@ def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) ->
     folder = resolve_model_folder(model, revision=revision)
     # Inference servers pool. Where the files do not say how, only they need to be told: any answer will do here.
     return resolve_model_spec(CheckpointFiles.read(folder), replace(overrides, pooling=Pooling.MEAN))
+
+
+def known_here(model: str) -> str:
+    """What to load where an inference server says that it holds `model`: that folder, or the hub repository that it is
+    a snapshot of, when another machine has it elsewhere."""
+    snapshot = _HUB_SNAPSHOT.search(model)
+    return model if snapshot is None or Path(model).is_dir() else snapshot[1].replace("--", "/")
 
 
 def model_name(model: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops, RuntimeModes
@@ -38,6 +39,16 @@ _LOG_THROUGH_ROOT = {"incremental": True, "handlers": {}, "loggers": {"_granian"
 """Granian's own messages go where all others go."""
 
 
+class _Server(Granian):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
+    """Granian, ended at once by a second signal."""
+
+    def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
+        if self.interrupt_signal:
+            for worker in self.wrks:
+                worker.kill()
+        super().signal_handler_interrupt(*args, **kwargs)
+
+
 def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` is told the port, before the workers are up.
 
@@ -50,7 +61,7 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
         if config.model is not None:
             spec = read_spec(config.model, revision=config.revision, overrides=config.overrides)
             check_tokenizer(spec)
-        server = Granian(
+        server = _Server(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=numeric_address(config.host),  # Granian takes no names
             port=port,

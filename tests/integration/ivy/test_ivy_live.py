@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -223,6 +224,28 @@ def test_workers_end_with_a_server_that_is_killed(info: EngineInfo) -> None:
             while time.monotonic() < deadline:
                 httpx.get(f"{url}/health")
         assert time.monotonic() < deadline
+
+
+def test_a_second_signal_ends_a_busy_server_at_once(info: EngineInfo) -> None:
+    engine = FakeEngine(info)
+    with (
+        tulip_thread(engine) as port,
+        ivy_process(tulips=[f"127.0.0.1:{port}"], workers=1) as (url, process),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "hello"}).status_code == 200
+        engine.by_hand = True
+        pending = pool.submit(httpx.post, f"{url}/v1/embeddings", json={"input": "world"}, timeout=30)
+        while not engine.unfinished:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None  # it waits for the answer
+        process.send_signal(signal.SIGINT)
+        process.wait(3)
+        assert isinstance(pending.exception(), httpx.TransportError)
+        engine.by_hand = False
+        engine.finish_next()
 
 
 def test_tokenize_takes_so_much_text_and_no_more(live_url: str) -> None:

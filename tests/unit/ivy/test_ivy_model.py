@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rosebed.core.model_spec import ModelOverrides
-from rosebed.ivy.model import model_name, read_spec
+from rosebed.ivy.model import known_here, model_name, read_spec
 
 
 @pytest.mark.parametrize("name", ["BAAI/bge-m3", "gpt2", "no/such/folder"])
@@ -30,6 +30,14 @@ def test_folder_in_the_hub_cache_is_called_by_its_hub_id(tmp_path: Path) -> None
     folder = tmp_path / "models--BAAI--bge-m3" / "snapshots" / "5617a9f61b028005a4858fdac845db406aefb181"
     folder.mkdir(parents=True)
     assert model_name(str(folder)) == "BAAI/bge-m3"
+
+
+def test_what_a_server_elsewhere_holds_is_looked_for_by_its_hub_id(tmp_path: Path) -> None:
+    folder = tmp_path / "models--BAAI--bge-m3" / "snapshots" / "5617a9f61b028005a4858fdac845db406aefb181"
+    assert known_here(str(folder)) == "BAAI/bge-m3"
+    folder.mkdir(parents=True)
+    assert known_here(str(folder)) == str(folder)
+    assert known_here("/srv/my model") == "/srv/my model"
 
 
 def test_a_model_whose_files_do_not_say_how_it_is_pooled_needs_no_option_here(tmp_path: Path) -> None:
