@@ -57,7 +57,10 @@ class ServedModel:
     def tokenize(self, request: EmbeddingsRequest, options: TokenizeOptions) -> list[TokenizedInput]:
         """The request's inputs as tokens, in order. The tokenizer's errors name the lowest `input[i]` at fault."""
         if request.token_ids:
-            return [self.tokenizer.wrap_token_ids(ids, i, options) for i, ids in enumerate(request.token_ids)]
+            name = "input" if request.is_flat else None
+            return [
+                self.tokenizer.wrap_token_ids(ids, i, options, name=name) for i, ids in enumerate(request.token_ids)
+            ]
         return self.tokenizer.tokenize(request.texts, options)
 
     def check(self, request: EmbeddingsRequest) -> None:

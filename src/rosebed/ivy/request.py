@@ -15,6 +15,8 @@ class EmbeddingsRequest:
     """The inputs, unless `token_ids` holds them."""
     token_ids: Sequence[Sequence[int]] = ()
     """Inputs that the caller tokenized: used as given, without prompt or special tokens."""
+    is_flat: bool = False
+    """Whether `token_ids` came as one bare list: its numbers are `input[j]` to the caller then."""
     model: str | None = None
     """The served name asked for."""
     dimensions: int | None = None

@@ -78,17 +78,18 @@ def first_size(num_wanted: int) -> int:
 
 
 def head(text: str, size: int) -> str:
-    """About the first `size` characters, up to a place between two words; all where there is none."""
+    """About the first `size` characters, up to a place between two words; all where there is none near enough."""
     if len(text) <= size:
         return text
     places = [place.start() for place in _BETWEEN_WORDS.finditer(text, size // 2, size)]
     if places:
         end = places[-1]
-    elif place := _BETWEEN_WORDS.search(text, size):
+    elif place := _BETWEEN_WORDS.search(text, size, MOST_CHARACTERS + 2):  # the head, the blank, what follows it
         end = place.start()
     else:
         return text
-    text[end:].encode()  # the head's own characters meet the encoder
+    if not text.isascii():
+        text[end:].encode()  # the head's own characters meet the encoder
     return text[:end]
 
 

@@ -17,7 +17,7 @@ from rosebed.core.model_spec import ModelSpec
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.encoders import Encoder, choose_encoder
-from rosebed.text.heads import MOST_CHARACTERS, Ids, encode_heads, encode_whole, first_size, groups
+from rosebed.text.heads import MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
@@ -80,13 +80,18 @@ class TextTokenizer:
         template = self._pair_template if options.add_special_tokens else _BARE_PAIR
         return self._tokenize(pairs, template, options)
 
-    def wrap_token_ids(self, ids: Sequence[int], index: int, options: TokenizeOptions = _DEFAULTS) -> TokenizedInput:
+    def wrap_token_ids(
+        self, ids: Sequence[int], index: int, options: TokenizeOptions = _DEFAULTS, *, name: str | None = None
+    ) -> TokenizedInput:
         """Ids that a caller brought for `input[index]`, used as given: no prompt, no special tokens added.
+
+        `name` is what the caller knows them by, if not `input[index]`.
 
         InvalidInput if there are none or one lies outside [0, vocab_size). Too many are cut or refused as texts are;
         where they carry the special tokens that a text would get, cutting keeps those.
         """
-        self._check_vocabulary(ids, f"input[{index}]")
+        own = f"input[{index}]"
+        self._check_vocabulary(ids, name or own, param=None if name else own)
         given = list(ids)
         content = self._template.strip(given)
         if options.prompt:
@@ -111,15 +116,17 @@ class TextTokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text that `ids` spell. InvalidInput if one lies outside [0, vocab_size)."""
-        self._check_vocabulary(ids, "ids")
+        self._check_vocabulary(ids, "ids", param="ids")
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
-    def _check_vocabulary(self, ids: Sequence[int], name: str) -> None:
+    def _check_vocabulary(self, ids: Sequence[int], name: str, *, param: str | None) -> None:
+        """`param` is what the refusal names; None for the very id."""
         vocab_size = self._spec.vocab_size
         if len(ids) == 0 or (min(ids) >= 0 and max(ids) < vocab_size):
             return
         position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
-        raise InvalidInput(f"{name}[{position}] is {wrong}, but token ids lie in [0, {vocab_size})", param=name)
+        place = f"{name}[{position}]"
+        raise InvalidInput(f"{place} is {wrong}, but token ids lie in [0, {vocab_size})", param=param or place)
 
     def _tokenize(
         self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
@@ -137,8 +144,9 @@ class TextTokenizer:
         return done
 
     def _groups(self, rows: Sequence[tuple[str, ...]], options: TokenizeOptions) -> Iterator[slice]:
-        most = first_size(self._limit(options)) if self._splits_at_blanks else MOST_CHARACTERS
-        return groups([len(options.prompt) + sum(min(len(str(text)), most) for text in row) for row in rows])
+        # Not by the length of heads: where there is no place to cut, all of a text is encoded.
+        lengths = (sum(min(len(str(text)), MOST_CHARACTERS) for text in row) for row in rows)
+        return groups([len(options.prompt) + length for length in lengths])
 
     def _encode(self, texts: list[str], template: SpecialTokenTemplate, options: TokenizeOptions) -> list[Ids]:
         cuts_left = options.truncate and options.side is Side.LEFT
@@ -217,8 +225,8 @@ class TextTokenizer:
             return self._prompt_length(options.prompt, options.add_special_tokens)
         if options.side is Side.RIGHT and self._splits_at_blanks:
             (found,) = encode_heads(self._encoder, self._prepare((options.prompt,), _DEFAULTS), self.max_length)
-            if found.is_head:
-                return len(found.ids)
+            if found.is_head or found.num_characters:
+                return max(len(found.ids), self.max_length + 1)
         return self._measure_prompt(options.prompt, options.add_special_tokens)
 
     def _measure_prompt(self, prompt: str, add_special_tokens: bool) -> int:

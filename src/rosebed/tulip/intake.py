@@ -95,8 +95,8 @@ class Intake:
                 f"the request holds {num_sequences} sequences, at most {self._config.max_request_sequences} are taken",
                 param="lengths",
             )
-        _check_amount(len(message.token_ids) // 4, "tokens", self._config.max_queued_tokens)
-        _check_amount(len(message.span_offsets) // 8, "spans", self._config.max_queued_spans)
+        _check_amount(len(message.token_ids) // 4, "tokens", self._config.max_queued_tokens, "--max-queued-tokens")
+        _check_amount(len(message.span_offsets) // 8, "spans", self._config.max_queued_spans, "--max-queued-spans")
 
 
 def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
@@ -107,6 +107,6 @@ def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
     return min(timeout_ns, remaining_ns) if timeout_ns else remaining_ns
 
 
-def _check_amount(amount: int, quantity: str, most: int) -> None:
+def _check_amount(amount: int, quantity: str, most: int, option: str) -> None:
     if amount > most:
-        raise PayloadTooLarge(f"the request holds {amount} {quantity}, this server queues at most {most}")
+        raise PayloadTooLarge(f"the request holds {amount} {quantity}, this server queues at most {most} ({option})")

@@ -63,7 +63,7 @@ REFUSALS = {
     "list then text": inputs('[[4], "hello"]', MIXED, "input[1]"),
     "no ids": inputs("[[]]", "input[0] gives no tokens", "input[0]"),
     "no ids second": inputs("[[4], []]", "input[1] gives no tokens", "input[1]"),
-    "id negative": inputs("[-1]", "is -1, but token ids lie in [0, 58)", "input[0]"),
+    "id negative": inputs("[4, -1]", "input[1] is -1, but token ids lie in [0, 58)", "input[1]"),
     "id negative second": inputs("[[4], [4, -1]]", "input[1][1] is -1", "input[1]"),
     "id of vocabulary size": inputs(f"[[4], [{len(VOCABULARY)}]]", "input[1][0] is 58", "input[1]"),
     "id of 2^31": inputs(f"[{1 << 31}]", "token ids lie in", "input[0]"),

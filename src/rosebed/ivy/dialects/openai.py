@@ -76,6 +76,7 @@ class EmbeddingsBody(msgspec.Struct):
         return EmbeddingsRequest(
             texts=texts,
             token_ids=token_ids,
+            is_flat=token_ids == [self.input],
             model=self.model,
             dimensions=self.dimensions,
             normalize=self.normalize,
