@@ -123,7 +123,11 @@ class Embedder:
         if self._is_closed or os.getpid() != self._process:
             return
         self._is_closed = True
-        self._thread.submit(self._engine.close).result()
+        try:
+            closing = self._thread.submit(self._engine.close)
+        except RuntimeError:  # the interpreter is shutting down: it has ended the thread, and frees the rest
+            return
+        closing.result()
         self._thread.shutdown()
 
     def _check_open(self) -> None:
@@ -168,7 +172,7 @@ def run_sequences(engine: Engine, sequences: Sequence[TokenSequence], abandoned:
     vectors = np.empty((len(sequences), engine.info.outputs[OutputKind.DENSE].dim), np.float32)
     batches = _split(sequences, engine.info.limits, engine.info.outputs)
     suspects = _run(engine, _while_wanted(batches, abandoned), sequences, vectors)
-    failed = _run(engine, ([index] for index in suspects), sequences, vectors)
+    failed = _run(engine, _while_wanted(([index] for index in suspects), abandoned), sequences, vectors)
     if failed:
         raise NonFiniteOutput(f"the model gives no finite vector for input[{min(failed)}]")
     return vectors

@@ -197,3 +197,16 @@ atexit.register(late)
 def test_a_call_while_the_interpreter_ends_is_told_so() -> None:
     ended = subprocess.run([sys.executable, "-c", AT_EXIT, MINILM], capture_output=True, text=True, check=True)
     assert ended.stdout == "the interpreter is shutting down\n"
+
+
+CLOSED_AT_EXIT = """
+import atexit, sys
+from rosebed import Embedder
+embedder = Embedder(sys.argv[1])
+atexit.register(embedder.close)
+"""
+
+
+def test_it_may_be_closed_while_the_interpreter_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", CLOSED_AT_EXIT, MINILM], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import Event
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rosebed.core.engine import BatchLimits
-from rosebed.core.errors import NonFiniteOutput
+from rosebed.core.errors import Cancelled, NonFiniteOutput
 from rosebed.core.outputs import RowStatus, StepResult
 from rosebed.core.types import Batch, Lane, OutputKind
 from rosebed.core.types import Sequence as TokenSequence
@@ -113,3 +114,36 @@ def test_neighbours_of_a_bad_row_get_their_vectors_from_a_second_try() -> None:
     engine.close()
     assert np.array_equal(vectors, expected(engine, sequences))
     assert [batch.num_sequences for batch in engine.batches] == [3, 1, 1, 1]
+
+
+class Abandoned(FakeEngine):
+    """Its caller leaves once `steps` batches were begun; no row is finite."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(fake_info(limits=LIMITS), faults=Faults(non_finite=frozenset({13})))
+        self.event = Event()
+        self.steps = steps
+
+    def step(self, batch: Batch) -> FakeStep:
+        if len(self.batches) + 1 == self.steps:
+            self.event.set()
+        return super().step(batch)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_call_whose_caller_has_left_begins_no_other_batch(steps: int) -> None:
+    engine = Abandoned(steps)
+    with pytest.raises(Cancelled):
+        run_sequences(engine, [fake_sequence([13, 2])] * 9, engine.event)  # three batches, then one by one
+    engine.close()
+    assert len(engine.batches) == steps
+    assert engine.num_unreleased == 0
+
+
+def test_a_queued_call_whose_caller_has_left_begins_no_batch() -> None:
+    abandoned = Event()
+    abandoned.set()
+    with fake_engine() as engine:
+        with pytest.raises(Cancelled):
+            run_sequences(engine, [fake_sequence([1, 2])], abandoned)
+        assert not engine.batches

@@ -74,11 +74,6 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="tulip-watchdog", daemon=True)
         self._thread.start()
 
-    @property
-    def heartbeat_age_s(self) -> float:
-        """Seconds since the event loop last showed life, or could have."""
-        return self._age_s(self._beaten_ns)
-
     def stop(self) -> None:
         """End the watch. From the loop."""
         self._stopped.set()
@@ -91,13 +86,14 @@ class Watchdog:
 
     def _watch(self) -> None:
         stalled = False
-        looked_ns = time.monotonic_ns()
+        now_ns = time.monotonic_ns()
         while not self._stopped.wait(PERIOD_S):
-            before_ns, looked_ns = looked_ns, time.monotonic_ns()
-            if looked_ns - before_ns > FROZEN_NS:
-                self._awake_ns = looked_ns
-            heartbeat_age_s = self.heartbeat_age_s
-            step_age_s, predicted_s = self._look()
+            before_ns, now_ns = now_ns, time.monotonic_ns()
+            if now_ns - before_ns > FROZEN_NS:
+                self._awake_ns = now_ns
+            # All ages are of `now_ns`: a freeze from here on shows in the next look.
+            heartbeat_age_s = self._age_s(self._beaten_ns, now_ns)
+            step_age_s, predicted_s = self._look(now_ns)
             verdict = judge(step_age_s, predicted_s, heartbeat_age_s, self._config)
             if verdict is Verdict.LOST:
                 self._on_fatal(f"no progress for {max(step_age_s, heartbeat_age_s):.0f} s")
@@ -106,12 +102,13 @@ class Watchdog:
                 stalled = not stalled
                 self._loop.call_soon_threadsafe(self._on_stall, stalled)
 
-    def _look(self) -> tuple[float, float]:
+    def _look(self, now_ns: int) -> tuple[float, float]:
         """Age and predicted time of the running step in seconds; zeros if there is none."""
         step = self._scheduler.oldest_step()
         if step is None:
             return 0.0, 0.0
-        return self._age_s(step.started_ns), step.predicted_ns / 1e9
+        return self._age_s(step.started_ns, now_ns), step.predicted_ns / 1e9
 
-    def _age_s(self, since_ns: int) -> float:
-        return (time.monotonic_ns() - max(since_ns, self._awake_ns)) / 1e9
+    def _age_s(self, since_ns: int, now_ns: int) -> float:
+        """Seconds since then, as far as the process ran."""
+        return (now_ns - max(since_ns, self._awake_ns)) / 1e9

@@ -244,6 +244,12 @@ async def test_matryoshka_model(tmp_path: Path) -> None:
             np.testing.assert_array_equal(vectors, [expected_vector(info, HELLO_IDS, dimensions=dimensions)])
 
 
+async def test_dimensions_are_refused_before_texts_are_looked_at(client: httpx.AsyncClient) -> None:
+    answer = await embed(client, "a " * 30, dimensions=3)  # too long as well
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "dimensions"
+
+
 async def test_operator_may_allow_any_dimensions(info: EngineInfo) -> None:
     async with serving(FakeEngine(info), overrides=ModelOverrides(matryoshka="any")) as client:
         vectors = vectors_of(await embed(client, "hello", dimensions=3, normalize=False))

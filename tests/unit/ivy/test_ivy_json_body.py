@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rosebed.core.errors import InvalidInput
 from rosebed.ivy.http.json_body import JsonReader
+from rosebed.ivy.http.json_keys import MOST_KEYS
 
 
 class Body(msgspec.Struct):
@@ -74,6 +75,15 @@ def test_duplicate_after_a_nested_look_alike() -> None:
     with pytest.raises(InvalidInput, match="'number' twice") as refused:
         READER.read(b'{"number": 1, "x": {"number": 2}, "number": 3}')
     assert refused.value.param == "number"
+
+
+def test_only_so_many_suspicious_keys_are_looked_at() -> None:
+    def body(num_unknown: int) -> bytes:
+        return b'{"\\u0061": 1, ' + b'"b": 1, ' * num_unknown + b'"number": 3}'
+
+    assert READER.read(body(MOST_KEYS - 2)).number == 3
+    with pytest.raises(InvalidInput, match=f"over {MOST_KEYS} keys"):
+        READER.read(body(MOST_KEYS - 1))
 
 
 def test_wrong_value_names_its_place() -> None:
