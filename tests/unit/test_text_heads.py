@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from text_models import bert_folder, qwen_folder, spec_of, unigram_folder
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 
 from rosebed.core.errors import ContextLengthExceeded
 from rosebed.text.boundaries import splits_at_blanks
-from rosebed.text.encoders import Encoder, choose_encoder
+from rosebed.text.encoders import Encoder, TokenizersEncoder, choose_encoder
 from rosebed.text.heads import GROUP_CHARACTERS, MOST_CHARACTERS, encode_heads, encode_whole, first_size, groups, head
 from rosebed.text.loading import load_tokenizer
-from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
+from rosebed.text.tokenizer import Side, TextTokenizer, TokenizeOptions
 
 FOLDERS = [bert_folder, qwen_folder, unigram_folder]
 LONG = 300_000
@@ -112,6 +112,18 @@ def test_a_lone_surrogate_behind_the_head_is_seen() -> None:
         head("ab cd ef \ud800", 4)
 
 
+@pytest.mark.parametrize("side", Side)
+def test_texts_that_cannot_be_cut_are_not_encoded_at_once(tmp_path: Path, side: Side) -> None:
+    folder = bert_folder(tmp_path)
+    encoder = encoder_of(folder)
+    spec = spec_of(folder)
+    tokenizer = TextTokenizer(load_tokenizer(folder, "bert"), encoder, spec, max_length=spec.max_length)
+    text = "- " * (GROUP_CHARACTERS // 4)
+    tokenizer.tokenize([text] * 5, TokenizeOptions(truncate=True, side=side))
+    assert max(encoder.characters) <= GROUP_CHARACTERS
+    assert sum(encoder.characters) == 5 * len(text)
+
+
 LONG_WORDS = {"blanks": " ", "one word": "a", "signs": "- "}
 
 
@@ -123,6 +135,13 @@ def test_what_cannot_be_cut_is_refused_beyond_a_length(tmp_path: Path, unit: str
     with pytest.raises(ContextLengthExceeded, match=r"input\[1\] has 1048577 characters") as error:
         tokenizer.tokenize(["a", text], TokenizeOptions(truncate=truncate))
     assert error.value.param == "input[1]"
+
+
+QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def in_turn(*parts: pre_tokenizers.PreTokenizer) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(list(parts))
 
 
 def with_parts(**parts: object) -> Tokenizer:
@@ -142,6 +161,30 @@ def with_parts(**parts: object) -> Tokenizer:
         ({"pre_tokenizer": pre_tokenizers.ByteLevel()}, True),
         ({"pre_tokenizer": pre_tokenizers.ByteLevel(use_regex=False)}, False),
         ({"pre_tokenizer": pre_tokenizers.Split("x", "isolated")}, False),
+        ({"pre_tokenizer": pre_tokenizers.Split(Regex(QWEN), "isolated")}, True),
+        ({"pre_tokenizer": pre_tokenizers.Split(Regex(QWEN), "removed", invert=True)}, False),
+        ({"pre_tokenizer": pre_tokenizers.Split(Regex(QWEN + "|a b"), "isolated")}, False),
+        ({"pre_tokenizer": in_turn(pre_tokenizers.Digits(), pre_tokenizers.WhitespaceSplit())}, True),
+        ({"pre_tokenizer": in_turn(pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace())}, True),
+        ({"pre_tokenizer": in_turn(pre_tokenizers.Metaspace(split=False), pre_tokenizers.WhitespaceSplit())}, False),
+        (
+            {
+                "pre_tokenizer": in_turn(
+                    pre_tokenizers.Split(Regex("a(?= b)"), "isolated"), pre_tokenizers.BertPreTokenizer()
+                )
+            },
+            False,
+        ),
+        ({"pre_tokenizer": pre_tokenizers.WhitespaceSplit(), "normalizer": normalizers.Replace(" ", "▁")}, False),
+        (
+            {"pre_tokenizer": pre_tokenizers.WhitespaceSplit(), "normalizer": normalizers.Replace(Regex(" {2,}"), " ")},
+            True,
+        ),
+        (
+            {"pre_tokenizer": pre_tokenizers.WhitespaceSplit(), "normalizer": normalizers.Replace(Regex(" {2,}"), "▁")},
+            False,
+        ),
+        ({"pre_tokenizer": pre_tokenizers.Metaspace(), "normalizer": normalizers.Replace(Regex(" {2,}"), "▁")}, True),
         ({"pre_tokenizer": pre_tokenizers.Punctuation()}, False),
         ({"pre_tokenizer": pre_tokenizers.Whitespace(), "normalizer": normalizers.NFC()}, True),
         ({"pre_tokenizer": pre_tokenizers.Whitespace(), "normalizer": normalizers.Replace("b", "c d")}, False),
@@ -156,3 +199,22 @@ def test_a_special_token_with_a_blank_could_lie_across_the_cut() -> None:
     tokenizer = with_parts(pre_tokenizer=pre_tokenizers.Whitespace())
     tokenizer.add_special_tokens(["<a b>"])
     assert not splits_at_blanks(tokenizer)
+
+
+def test_a_normalized_token_with_a_blank_in_its_normal_form_could_too() -> None:
+    tokenizer = with_parts(pre_tokenizer=pre_tokenizers.Whitespace(), normalizer=normalizers.NFKC())
+    tokenizer.add_tokens([AddedToken("\ufdfa", normalized=True)])
+    assert not splits_at_blanks(tokenizer)
+
+
+@pytest.mark.parametrize(
+    "text", ["ab" + " " * 9000 + "<mask>", "ab cd" + " " * 9000 + "<mask> ab" * 999, "ab <mask> " * 999]
+)
+def test_a_token_that_swallows_the_blanks_before_it_is_whole(tmp_path: Path, text: str) -> None:
+    tokenizer = Tokenizer.from_file(str(qwen_folder(tmp_path) / "tokenizer.json"))
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    assert splits_at_blanks(tokenizer)
+    encoder = TokenizersEncoder(tokenizer)
+    ((found,), (whole,)) = encode_heads(encoder, [text], 1), encode_whole(encoder, [text])
+    assert found.ids == whole.ids[: len(found.ids)]
+    assert found.is_head or found == whole

@@ -28,8 +28,7 @@ class Admission:
         """
         if not cost.fits(self._capacity):
             quantity = cost.excess(self._capacity)
-            asked, most = getattr(cost, quantity), getattr(self._capacity, quantity)
-            raise PayloadTooLarge(f"the request holds {asked} {quantity}, this server queues at most {most}")
+            raise too_much(getattr(cost, quantity), quantity, getattr(self._capacity, quantity))
         held = self._held[lane].plus(cost)
         if not held.fits(self._capacity):
             quantity = held.excess(self._capacity)
@@ -42,6 +41,12 @@ class Admission:
     def release(self, lane: Lane, cost: Cost) -> None:
         """Give permits back."""
         self._held[lane] = self._held[lane].minus(cost)
+
+
+def too_much(asked: int, quantity: str, most: int) -> PayloadTooLarge:
+    """The refusal of what even an empty queue could not hold; names the option that would let it in."""
+    option = f"--max-queued-{quantity.replace('_', '-')}"
+    return PayloadTooLarge(f"the request holds {asked} {quantity}, this server queues at most {most} ({option})")
 
 
 def _retry_after_s(tokens: float, tokens_per_s: float) -> int:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from rosebed.core.engine import Engine
-from rosebed.core.errors import InvalidInput, PayloadTooLarge, RosebedError
+from rosebed.core.errors import InvalidInput, RosebedError
 from rosebed.proto.codec import lane_of, sequences_of
 from rosebed.proto.rosebed_pb2 import EmbedRequest
+from rosebed.tulip.admission import too_much
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.readiness import Gate
@@ -95,8 +96,8 @@ class Intake:
                 f"the request holds {num_sequences} sequences, at most {self._config.max_request_sequences} are taken",
                 param="lengths",
             )
-        _check_amount(len(message.token_ids) // 4, "tokens", self._config.max_queued_tokens, "--max-queued-tokens")
-        _check_amount(len(message.span_offsets) // 8, "spans", self._config.max_queued_spans, "--max-queued-spans")
+        _check_amount(len(message.token_ids) // 4, "tokens", self._config.max_queued_tokens)
+        _check_amount(len(message.span_offsets) // 8, "spans", self._config.max_queued_spans)
 
 
 def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
@@ -107,6 +108,6 @@ def _tighter(timeout_ns: int, time_remaining_s: float | None) -> int:
     return min(timeout_ns, remaining_ns) if timeout_ns else remaining_ns
 
 
-def _check_amount(amount: int, quantity: str, most: int, option: str) -> None:
+def _check_amount(amount: int, quantity: str, most: int) -> None:
     if amount > most:
-        raise PayloadTooLarge(f"the request holds {amount} {quantity}, this server queues at most {most} ({option})")
+        raise too_much(amount, quantity, most)
