@@ -178,7 +178,7 @@ class TextTokenizer:
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
         if num_characters := max(text.num_characters for text in texts):
-            what = f"input[{index}] has {num_characters} characters and few words, and so many are not encoded"
+            what = f"input[{index}] has {num_characters} characters, all of which would have to be encoded"
             raise too_long(what, MOST_CHARACTERS, index)
         ids = tuple(text.ids for text in texts)
         num_before = sum(map(len, ids)) + template.num_tokens
