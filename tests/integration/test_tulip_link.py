@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tulip_live import eventually, live
 
+from rosebed.core.errors import ConfigError
 from rosebed.core.types import Lane, OutputKind, Sequence
 from rosebed.ivy.upstream.link import LinkCall, open_call
 from rosebed.ivy.upstream.replica import Replica
@@ -173,6 +174,17 @@ async def test_where_there_can_be_no_link_grpc_serves(tmp_path: Path, caplog: py
 async def test_a_server_elsewhere_is_asked_over_grpc() -> None:
     async with live(FakeEngine()) as tulip, AsyncExitStack() as stack:
         assert not isinstance(await open_call("127.0.0.1:1", tulip.stub, stack), LinkCall)
+
+
+async def test_a_socket_in_use_is_left_alone(path: Path) -> None:
+    async with serving(FakeEngine(), path), connected(path) as link:
+        second = FakeEngine()
+        with pytest.raises(ConfigError, match="another process does"):
+            await TulipServer(second, TulipConfig(host=f"unix:{path}")).start()
+        second.close()
+        link.send(1, [fake_sequence([1])])
+        assert (await link.receive()).last
+        await _ask_as_a_gateway(f"unix:{path}")
 
 
 async def test_a_file_left_over_is_replaced(path: Path) -> None:

@@ -1,6 +1,7 @@
 """`TulipServer`: one engine behind gRPC, from binding the port to the last answer."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -178,8 +179,21 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _is_answered(path: str) -> bool:
+    """Whether somebody listens on the Unix socket `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
     address = _address(host, port)
+    if host.startswith("unix:") and _is_answered(host.removeprefix("unix:")):
+        raise ConfigError(f"cannot listen on {address}: another process does")  # gRPC would take the file from it
     try:
         return server.add_insecure_port(address)
     except RuntimeError as error:
