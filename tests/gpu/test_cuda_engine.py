@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cuda_steps import least_cosine, vectors_of
 from rose_checkpoints import load, make_sequence, pack, random_ids, rewrite_json, spec_of, write_checkpoint
 from safetensors.torch import load_file, save_file
 
 from rosebed.core.errors import StepFailed
 from rosebed.core.outputs import RowStatus
-from rosebed.core.types import Batch, Float32Array, OutputKind, Sequence
+from rosebed.core.types import Batch, OutputKind, Sequence
 from rosebed.rose import load_engine
 from rosebed.rose.config import DtypeName, EngineConfig, GraphPolicy
 from rosebed.rose.cuda.engine import CudaEngine
@@ -26,21 +27,6 @@ def cuda(folder: Path, dtype: DtypeName, graphs: GraphPolicy = "lazy", pooling: 
     engine = load_engine(spec_of(folder, pooling=pooling), config)
     assert isinstance(engine, CudaEngine)
     return engine
-
-
-def vectors_of(engine: object, batch: Batch) -> Float32Array:
-    lazy = engine.step(batch)  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        result = lazy.result()
-        assert not result.status.any()
-        return result.output(OutputKind.DENSE).copy()
-    finally:
-        lazy.release()
-
-
-def cosine_error(actual: Float32Array, expected: Float32Array) -> float:
-    cosines = (actual * expected).sum(1) / np.linalg.norm(actual, axis=1) / np.linalg.norm(expected, axis=1)
-    return float((1 - cosines).max())
 
 
 def batches() -> list[Batch]:
@@ -69,7 +55,7 @@ def test_equals_cpu(folder: Path, dtype: DtypeName, pooling: str) -> None:
     reference, engine = load(folder, pooling=pooling), cuda(folder, dtype, pooling=pooling)
     for repeat in ("eager", "captured", "replayed"):
         for batch in batches():
-            error = cosine_error(vectors_of(engine, batch), vectors_of(reference, batch))
+            error = 1 - least_cosine(vectors_of(engine, batch), vectors_of(reference, batch))
             assert error < COSINE_ERROR[dtype], (repeat, np.diff(batch.layout.cu_seqlens).tolist())
 
 
@@ -92,7 +78,7 @@ def test_full_policy_captures_everything_first(tmp_path: Path) -> None:
     reference, engine = load(tmp_path), cuda(tmp_path, "bfloat16", graphs="full")
     engine.warm_up()
     for batch in batches():
-        assert cosine_error(vectors_of(engine, batch), vectors_of(reference, batch)) < 1e-3
+        assert 1 - least_cosine(vectors_of(engine, batch), vectors_of(reference, batch)) < 1e-3
 
 
 @pytest.mark.parametrize("name", ["bert", "pplx"])
@@ -137,7 +123,7 @@ def test_longer_than_the_ladder(tmp_path: Path) -> None:
     reference, engine = load(tmp_path), cuda(tmp_path, "bfloat16")
     for length in (8500, 8193, 8192):
         batch = pack(make_sequence(random_ids(length)))
-        assert cosine_error(vectors_of(engine, batch), vectors_of(reference, batch)) < 1e-3
+        assert 1 - least_cosine(vectors_of(engine, batch), vectors_of(reference, batch)) < 1e-3
 
 
 def test_more_vectors_than_it_holds_fail_the_step_alone(tmp_path: Path) -> None:

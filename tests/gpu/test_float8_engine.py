@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+from cuda_steps import least_cosine, vectors_of
 from rose_checkpoints import load, make_sequence, pack, random_ids, spec_of, write_checkpoint
 from safetensors.torch import load_file, save_file
 
-from rosebed.core.types import Batch, Float32Array, OutputKind
+from rosebed.core.types import Batch
 from rosebed.rose import load_engine
 from rosebed.rose.config import EngineConfig, GraphPolicy
 from rosebed.rose.cuda.engine import CudaEngine
@@ -32,21 +32,6 @@ def float8_engine(folder: Path, graphs: GraphPolicy) -> CudaEngine:
     engine = load_engine(spec_of(folder), config)
     assert isinstance(engine, CudaEngine)
     return engine
-
-
-def vectors_of(engine: object, batch: Batch) -> Float32Array:
-    lazy = engine.step(batch)  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        result = lazy.result()
-        assert not result.status.any()
-        return result.output(OutputKind.DENSE).copy()
-    finally:
-        lazy.release()
-
-
-def least_cosine(actual: Float32Array, expected: Float32Array) -> float:
-    cosines = (actual * expected).sum(1) / np.linalg.norm(actual, axis=1) / np.linalg.norm(expected, axis=1)
-    return float(cosines.min())
 
 
 def batches() -> list[Batch]:
