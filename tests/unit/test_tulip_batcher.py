@@ -1,5 +1,7 @@
 """`take_batch` and the queue it looks at."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,50 @@ def test_each_limit_counts() -> None:
     ):
         selection = take_batch(_queue(_request(1, 1), _request(1, 1, 1)), limits, 0, lane=Lane.ONLINE)
         assert num_sequences(selection.portions) == 3
+
+
+def _token_counts(queue: RequestQueue, limits: BatchLimits) -> list[int]:
+    """Tokens of each batch until the queue is empty."""
+    counts: list[int] = []
+    while portions := take_batch(queue, limits, 0, lane=Lane.ONLINE).portions:
+        queue.take(portions, 0)
+        counts.append(sum(portion.cost.tokens for portion in portions))
+    return counts
+
+
+def test_a_batch_stretches_rather_than_leave_a_small_rest() -> None:
+    limits = BatchLimits(tokens=6144, sequences=999, spans=999, output_bytes=1 << 20, stretched_tokens=8192)
+    for length, counts in {
+        5: [2560],
+        12: [6144],
+        13: [6656],
+        16: [8192],
+        17: [6144, 2560],
+        25: [6144, 6656],
+        50: [6144, 6144, 6656, 6656],
+    }.items():
+        assert _token_counts(_queue(_request(*[512] * length)), limits) == counts
+        assert _token_counts(_queue(*[_request(512) for _ in range(length)]), limits) == counts
+
+
+def test_a_batch_does_not_stretch_where_the_limits_do_not_say_so() -> None:
+    assert _token_counts(_queue(_request(4, 4, 4)), LIMITS) == [8, 4]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=30),
+    budget=st.integers(1, 20),
+    stretch=st.integers(0, 20),
+)
+def test_stretching_keeps_to_its_bound_and_never_takes_more_batches(
+    lengths: list[int], budget: int, stretch: int
+) -> None:
+    plain = BatchLimits(tokens=budget, sequences=99, spans=99, output_bytes=1 << 20)
+    limits = replace(plain, stretched_tokens=budget + stretch)
+    counts = _token_counts(_queue(_request(*lengths)), limits)
+    assert sum(counts) == sum(lengths)
+    assert max(counts) <= max(budget + stretch, *lengths)
+    assert len(counts) <= len(_token_counts(_queue(_request(*lengths)), plain))
 
 
 def test_taking_changes_nothing_until_it_is_told_to_the_queue() -> None:

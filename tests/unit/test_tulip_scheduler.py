@@ -1,7 +1,9 @@
 """The scheduler's decisions, one at a time."""
 
+from dataclasses import replace
+
 import pytest
-from tulip_machine import DIES, NON_FINITE, POISON, RAISES, RAISES_LATE, Machine
+from tulip_machine import DIES, LIMITS, NON_FINITE, POISON, RAISES, RAISES_LATE, Machine
 
 from rosebed.core.engine import BatchLimits, Completion
 from rosebed.core.errors import DeadlineExceeded, Overloaded, PayloadTooLarge, StepFailed, Unavailable
@@ -199,7 +201,7 @@ def test_cancelled_sequences_leave_the_queue_at_once() -> None:
 
 
 def test_a_deadline_drops_what_is_queued() -> None:
-    machine = Machine()
+    machine = Machine(limits=replace(LIMITS, stretched_tokens=0))
     machine.submit([[1] * 16, [1] * 16])
     late = machine.submit([[2]], timeout_ns=MS // 2)
     on_time = machine.submit([[3]], timeout_ns=10 * MS)

@@ -24,7 +24,7 @@ BLAMED = {
     POISON: "NonFiniteOutput",
 }
 """What a sequence holding such an id fails with."""
-LIMITS = BatchLimits(tokens=16, sequences=6, spans=7, output_bytes=256)
+LIMITS = BatchLimits(tokens=16, sequences=6, spans=7, output_bytes=256, stretched_tokens=20)
 CAPACITY = Cost(tokens=120, sequences=20, spans=30, output_bytes=2000)
 
 

@@ -23,9 +23,12 @@ class BatchLimits:
     """What one batch may hold. A single sequence over `tokens` still runs, alone."""
 
     tokens: int
+    """The budget: more hardly raises throughput."""
     sequences: int
     spans: int
     output_bytes: int
+    stretched_tokens: int = 0
+    """A batch may hold up to so many where no small rest is left behind then; no more than `tokens` if this is less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ class EngineConfig:
     """Name of the attention backend: sdpa on the CPU; triton, torch-varlen, flashinfer-fa2, flashinfer-fa3, fa3 or fa4
     on a GPU. auto takes what was measured to be fastest."""
     token_budget: int | None = None
-    """Tokens that one batch holds; none takes what suits the device."""
+    """Tokens that one batch holds, on a GPU up to a third more if that spares a batch; none takes what suits the
+    device."""
     graphs: GraphPolicy = "full"
     """When CUDA graphs are captured: full, all before the server is ready; lazy, each at its second use; off, never."""
     graph_memory_mb: int | None = None

@@ -40,6 +40,8 @@ _logger = logging.getLogger(__name__)
 MAX_IN_FLIGHT = 2
 MAX_GRAPH_TOKENS = 8192
 """Larger batches run their kernels one by one: they keep the GPU busy for long enough anyway."""
+STRETCH = 4 / 3
+"""What a batch may hold over its budget rather than leave a small rest: a step of the rest would take longer."""
 MAX_OUTPUT_BYTES = 64 << 20
 UNMEASURED_BUDGET = 4096
 """Tokens of a batch until `warm_up` has measured: what most chips and models come to."""
@@ -223,7 +225,13 @@ class CudaEngine:
     def _info_for(self, tokens: int) -> EngineInfo:
         """Limits that keep every batch within one graph of the ladder."""
         num_rows = GraphKey(next(rung for rung in self._ladder if rung >= min(tokens, self._ladder[-1])), "").num_rows
-        limits = BatchLimits(tokens=tokens, sequences=num_rows, spans=num_rows, output_bytes=MAX_OUTPUT_BYTES)
+        limits = BatchLimits(
+            tokens=tokens,
+            sequences=num_rows,
+            spans=num_rows,
+            output_bytes=MAX_OUTPUT_BYTES,
+            stretched_tokens=min(int(tokens * STRETCH), MAX_GRAPH_TOKENS),
+        )
         return replace(self._loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT), dtype=self._config.dtype)
 
 
