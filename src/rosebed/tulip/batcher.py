@@ -38,7 +38,10 @@ def take_batch(queue: RequestQueue, limits: BatchLimits, now_ns: int, *, lane: L
 
     A request that does not fit whole is split: the rest of it is first in line for the next batch.
     """
-    room = Cost.of_limits(limits)._replace(tokens=_share(queue.backlog(lane).tokens, limits))
+    backlog = queue.backlog(lane)
+    if queue.num_requests(lane) == 1 and (alone := _alone(queue, backlog, limits, now_ns, lane)):
+        return alone
+    room = Cost.of_limits(limits)._replace(tokens=_share(backlog.tokens, limits))
     portions: list[Portion] = []
     expired: list[RequestState] = []
     for state in queue.requests(lane):
@@ -56,6 +59,14 @@ def take_batch(queue: RequestQueue, limits: BatchLimits, now_ns: int, *, lane: L
         if stop < len(state.sequences) or min(room) <= 0:
             break
     return Selection(tuple(portions), tuple(expired))
+
+
+def _alone(queue: RequestQueue, backlog: Cost, limits: BatchLimits, now_ns: int, lane: Lane) -> Selection | None:
+    """All of the only request queued, if it fits: as going through the queue would find, in half of the time."""
+    state = queue.head(lane)
+    if state is None or state.deadline_ns <= now_ns or not backlog.fits(Cost.of_limits(limits)):
+        return None
+    return Selection((Portion(state, state.taken, len(state.sequences)),), ())
 
 
 def _share(queued_tokens: int, limits: BatchLimits) -> int:

@@ -40,6 +40,9 @@ def responses(request_id: int, state: RequestState, *, chunk_bytes: int | None =
         yield refusal(request_id, state.failure)
         return
     rows, row_starts = _successful(state)
+    if chunk_bytes is None or sum(array.nbytes for array in rows.values()) <= chunk_bytes:
+        yield _whole(request_id, state, rows)
+        return
     row_bytes = {kind: array.itemsize * array.shape[1] for kind, array in rows.items()}
     chunks = plan_chunks(row_starts, row_bytes, chunk_bytes)
     for number, chunk in enumerate(chunks, start=1):
@@ -53,12 +56,18 @@ def responses(request_id: int, state: RequestState, *, chunk_bytes: int | None =
         yield response
 
 
-def plan_chunks(row_starts: RowStarts, row_bytes: Mapping[OutputKind, int], chunk_bytes: int | None) -> list[Chunk]:
+def _whole(request_id: int, state: RequestState, rows: Mapping[OutputKind, Float32Array]) -> EmbedResponse:
+    """The answer in one response."""
+    response = EmbedResponse(request_id=request_id, num_sequences=len(state.sequences))
+    for kind, array in rows.items():
+        _add_output(response, kind, array)
+    _close(response, state)
+    return response
+
+
+def plan_chunks(row_starts: RowStarts, row_bytes: Mapping[OutputKind, int], chunk_bytes: int) -> list[Chunk]:
     """Cut an answer into chunks of at most `chunk_bytes`, at sequences where possible, else at rows."""
     num_sequences = len(next(iter(row_starts.values()))) - 1
-    total_bytes = sum(row_bytes[kind] * starts[-1] for kind, starts in row_starts.items())
-    if chunk_bytes is None or total_bytes <= chunk_bytes:
-        return [Chunk(0, num_sequences, _row_ranges(row_starts, 0, num_sequences))]
     # list[num_sequences + 1], bytes up to each sequence
     ends = [sum(row_bytes[kind] * starts[i] for kind, starts in row_starts.items()) for i in range(num_sequences + 1)]
     chunks: list[Chunk] = []

@@ -56,19 +56,39 @@ class RequestState:
         """Time the device spent on steps that some of the sequences were in."""
         self.num_steps = 0
         """How many steps those were."""
-        self._tokens = _running_total([sequence.num_tokens for sequence in sequences])
-        self._spans = _running_total([sequence.num_spans for sequence in sequences])
-        self.row_starts = {
-            kind: _running_total([specs[kind].rows(sequence) for sequence in sequences])
-            for kind in sorted(sequences[0].outputs)
-        }
+        self.row_starts: dict[OutputKind, list[int]] = {}
         """list[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
         self.rows: dict[OutputKind, Float32Array] = {}
         """float32[rows, dim] of each kind, the reply in the making; dim is cut to the request's dimensions."""
-        per_kind = [[specs[kind].row_bytes * start for start in starts] for kind, starts in self.row_starts.items()]
-        self._output_bytes = [sum(amounts) for amounts in zip(*per_kind, strict=True)]
+        self._tokens: list[int]
+        self._spans: list[int]
+        self._output_bytes: list[int]
+        if len(sequences) == 1:
+            self._measure_one(sequences[0], specs)
+        else:
+            self._measure_many(specs)
         self.total_cost = Cost(self._tokens[-1], len(sequences), self._spans[-1], self._output_bytes[-1])
         """What all sequences cost."""
+
+    def _measure_one(self, sequence: Sequence, specs: OutputSpecs) -> None:
+        """As `_measure_many`, for a query by itself, in a third of the time."""
+        self._tokens = [0, sequence.num_tokens]
+        self._spans = [0, sequence.num_spans]
+        num_bytes = 0
+        for kind in sequence.outputs if len(sequence.outputs) == 1 else sorted(sequence.outputs):
+            spec = specs[kind]
+            rows = spec.rows(sequence)
+            self.row_starts[kind] = [0, rows]
+            num_bytes += rows * spec.row_bytes
+        self._output_bytes = [0, num_bytes]
+
+    def _measure_many(self, specs: OutputSpecs) -> None:
+        self._tokens = _running_total([sequence.num_tokens for sequence in self.sequences])
+        self._spans = _running_total([sequence.num_spans for sequence in self.sequences])
+        for kind in sorted(self.sequences[0].outputs):
+            self.row_starts[kind] = _running_total([specs[kind].rows(sequence) for sequence in self.sequences])
+        per_kind = [[specs[kind].row_bytes * start for start in starts] for kind, starts in self.row_starts.items()]
+        self._output_bytes = [sum(amounts) for amounts in zip(*per_kind, strict=True)]
 
     def allocate(self, specs: OutputSpecs) -> None:
         """Make room for the reply; not before admission, since it is memory that the caller asked for."""

@@ -16,9 +16,9 @@ from rosebed.tulip.scheduler import Scheduler
 
 _LOG = logging.getLogger(__name__)
 
-LINGER_NS = 500_000
-"""A polled loop stays awake so long after a step: who asks one thing after another asks again by then, and a thread
-that sleeps takes 50 µs to wake."""
+LINGER_NS = 5_000_000
+"""A polled loop stays awake so long after a step: who asks one thing after another asks again by then. A thread that
+sleeps takes 50 µs to wake, and finds its caches cold."""
 
 
 class StepLoop:

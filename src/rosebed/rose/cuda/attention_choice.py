@@ -81,10 +81,16 @@ class AttentionChoice:
 
     def choose(self, num_tokens: int, num_sequences: int, length: int, *, idle: bool) -> str:
         """The backend for a batch of `length`; `idle` where no step is in flight."""
-        if len(self.names) == 1 or (OURS in self.names and num_tokens < LONG_LEAST_TOKENS):
-            return OURS if OURS in self.names else self.names[0]
+        if sole := self.sole(num_tokens):
+            return sole
         names = [name for name in self.names if num_sequences <= _auto_capacity(name, num_tokens)]
         return self._fastest(names, length, idle=idle) or self.names[0]
+
+    def sole(self, num_tokens: int) -> str | None:
+        """The backend for every batch of so many tokens; None where their lengths decide."""
+        if OURS in self.names and num_tokens < LONG_LEAST_TOKENS:
+            return OURS
+        return self.names[0] if len(self.names) == 1 else None
 
     def least_tokens(self) -> dict[str, int]:
         """Backend → least tokens of the steps that may take it; without those that none may."""

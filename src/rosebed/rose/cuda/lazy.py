@@ -111,10 +111,12 @@ class EventTensor:
 
     def _read(self) -> StepResult:
         buffer = self._entry.out[: self._layout.num_bytes]
-        not_finite = self._row_owners[buffer[: len(self._row_owners)] == 0]
+        finite = buffer[: len(self._row_owners)]
+        not_finite = () if finite.all() else self._row_owners[finite == 0]
         status = buffer[: self._layout.num_sequences]
         status[:] = RowStatus.OK
-        status[not_finite] = RowStatus.NON_FINITE
+        if len(not_finite):
+            status[not_finite] = RowStatus.NON_FINITE
         device_ns = int(self._entry.begun.elapsed_time(self._entry.done) * 1e6)
         result = StepResult(layout=self._layout, buffer=buffer, device_ns=device_ns)
         for kind, slot in self._layout.slots.items():
