@@ -138,6 +138,19 @@ def test_a_key_for_few_sequences(make: Callable[..., Harness]) -> None:
     check_layouts(make(spec_of(128, causal=False), max_sequences=FEW), FEW_LAYOUTS)
 
 
+def test_a_layout_again_and_after_one_of_another_bucket(make: Callable[..., Harness]) -> None:
+    harness = make(spec_of(128, causal=False))
+    lengths, others = (600, 1, 300), (20, 30)
+    harness.plan(lengths)
+    replay = harness.capture()
+    for _ in range(2):  # a plan that the device already holds is not made again
+        harness.plan(lengths)
+        harness.check(replay(), lengths)
+    harness.backend.plan(layout_of(others), GraphKey.holding(64, harness.name, MANY), 0)
+    harness.plan(lengths)
+    harness.check(replay(), lengths)
+
+
 def test_float16(make: Callable[..., Harness]) -> None:
     check_layouts(make(spec_of(64, causal=False), dtype=torch.float16), LAYOUTS[:3])
 

@@ -66,6 +66,8 @@ class FlashInferAttention:
         self._ints = torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._staging: dict[int, Tensor] = {}
         self._buckets: dict[tuple[int, int], _Bucket] = {}
+        self._planned: tuple[_Bucket, Tensor] | None = None
+        """Whose plan the device holds, and for which bounds: texts cut to one length come as the same batch again."""
         _logger.info("loading FlashInfer's kernels; where none came with it, compiling them takes minutes, once")
         try:
             self._open(FIRST_TOKENS, sequence_capacity(FIRST_TOKENS))
@@ -77,9 +79,13 @@ class FlashInferAttention:
     def plan(self, layout: SequenceLayout, key: GraphKey, slot: int) -> None:
         bucket = self._bucket(key.num_tokens, key.attended_sequences)
         bounds = _bounds(layout.cu_seqlens, key.num_tokens, key.attended_sequences)
+        if self._planned is not None and self._planned[0] is bucket and torch.equal(self._planned[1], bounds):
+            return
+        self._planned = None
         plan_info = self._plan(bucket, bounds, key.num_tokens, self._staging_of(slot))
         if bucket.plan_info != plan_info:
             raise StepFailed(f"FlashInfer planned {plan_info} for a graph that holds {bucket.plan_info}")
+        self._planned = bucket, bounds
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         wrapper = self._bucket(num_tokens, len(cu_seqlens) - 1).wrapper
@@ -109,6 +115,7 @@ class FlashInferAttention:
             self._floats = torch.empty(num_bytes, dtype=torch.uint8, device=self._device)
         bounds = _bounds(np.array((0, num_tokens), np.int32), num_tokens, num_sequences)
         indptr = bounds.to(self._device)
+        self._planned = None
         wrapper = self._wrapper_class(
             self._floats,
             "NHD",
