@@ -40,9 +40,9 @@ def _complaint(decoded: object) -> str:
     ],
 )
 def test_millions_of_parts_are_not_even_parsed(data: bytes) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     message = _complaint(stream_request(data))
-    assert time.perf_counter() - started < 0.5  # counting to the limit takes 10 ms, parsing took seconds
+    assert time.thread_time() - started < 0.5  # counting to the limit takes 10 ms, parsing took seconds
     assert message == f"a message over {UNCOUNTED_BYTES} bytes may hold at most {MAX_FIELDS} fields"
 
 
