@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from rosebed.core.engine import Engine
+from rosebed.core.engine_statistics import graphs_line
 from rosebed.core.extras import needs_extra
 from rosebed.core.model_spec import ModelSpec
 from rosebed.rose.config import EngineConfig
@@ -66,7 +67,8 @@ async def serve_until_signal(engine: Engine, tulip: TulipConfig) -> None:
     server = TulipServer(engine, tulip)
     await server.start()
     with _start_up_uncollected():
-        log.info("ready on %s", tulip.host if tulip.host.startswith("unix:") else f"{tulip.host}:{server.port}")
+        address = tulip.host if tulip.host.startswith("unix:") else f"{tulip.host}:{server.port}"
+        log.info("ready on %s", "; ".join(filter(None, (address, graphs_line(engine.statistics())))))
         await stopped.wait()
         log.info("stopping")
         await server.stop(GRACE_S)

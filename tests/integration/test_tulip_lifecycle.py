@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from tulip_live import eventually, failed_call, live
 
 from rosebed import __version__
+from rosebed.core.engine_statistics import SlotStatistics
 from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.types import Lane
 from rosebed.proto.codec import info_of, request_message
@@ -281,6 +282,36 @@ print(sorted(loaded & {"torch", "triton", "tokenizers", "transformers", "starlet
     assert ended.stdout.strip() == "[] False"
 
 
+async def test_the_engines_figures_are_scraped_by_lane() -> None:
+    engine = FakeEngine()
+    engine.figures = {
+        Lane.ONLINE: SlotStatistics(graphs=75, graph_bytes=800_000_000, capture_seconds=12.5, replays=9, eager_steps=2),
+        Lane.BULK: SlotStatistics(graphs=17, cold_steps=1, live_captures=3, padding_tokens=40),
+    }
+    async with live(engine, metrics_port=0) as tulip, httpx.AsyncClient() as client:
+        page = (await client.get(f"http://127.0.0.1:{tulip.server.metrics_port}/metrics")).text
+    values = {
+        line.removeprefix("rosebed_tulip_engine_").rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+        for line in page.splitlines()
+        if line.startswith("rosebed_tulip_engine_")
+    }
+    expected = {
+        "graphs": (75, 17),
+        "graph_bytes": (8e8, 0),
+        "capture_seconds": (12.5, 0),
+        "replays_total": (9, 0),
+        "eager_steps_total": (2, 0),
+        "cold_steps_total": (0, 1),
+        "live_captures_total": (0, 3),
+        "padding_tokens_total": (0, 40),
+    }
+    assert values == {
+        f'{name}{{lane="{lane}"}}': value
+        for name, pair in expected.items()
+        for lane, value in zip(("online", "bulk"), pair, strict=True)
+    }
+
+
 async def test_metrics_are_scraped_over_http() -> None:
     faults = Faults(non_finite={1002})
     async with live(FakeEngine(faults=faults), metrics_port=0) as tulip:
@@ -304,3 +335,4 @@ async def test_metrics_are_scraped_over_http() -> None:
     assert float(values["rosebed_tulip_steps_in_flight"]) == 0
     assert float(values["rosebed_tulip_ready"]) == 1
     assert float(values['rosebed_tulip_predicted_step_seconds{tokens="64"}']) > 0
+    assert not any("engine_" in name for name in values)  # an engine that counts nothing

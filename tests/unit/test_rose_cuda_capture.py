@@ -61,7 +61,11 @@ def test_too_small_a_bound_is_refused() -> None:
 
 def test_counts_say_which_keys_were_met() -> None:
     counts = StepCounts()
-    counts.replayed.update({GraphKey(128, "triton"): 7, GraphKey(512, "fa3"): 2})
+    for _ in range(7):
+        counts.count(GraphKey(128, "triton"), 100, replayed=True)
+    for _ in range(2):
+        counts.count(GraphKey(512, "fa3"), 512, replayed=True)
+    assert (counts.tokens, counts.padding_tokens) == (7 * 100 + 2 * 512, 7 * 28)
     assert str(counts) == (
         "9 steps replayed a graph, 0 ran kernel by kernel; most often replayed: 128 triton × 7, 512 fa3 × 2"
     )

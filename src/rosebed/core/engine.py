@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.outputs import OutputSpecs, StepResult
 from rosebed.core.types import Batch
 
@@ -98,6 +99,10 @@ class Engine(Protocol):
 
     def warm_up(self) -> None:
         """Do all that must not happen under live traffic (compiling, capturing, measuring). Blocks."""
+        ...
+
+    def statistics(self) -> EngineStatistics:
+        """What its graphs are and how steps have run. Safe to call from any thread, and cheap."""
         ...
 
     def close(self) -> None:

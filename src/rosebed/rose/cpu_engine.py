@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
+from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, StepResult
@@ -78,6 +79,10 @@ class CpuEngine:
                 lazy.result()
             finally:
                 lazy.release()
+
+    def statistics(self) -> EngineStatistics:
+        """None: the CPU has no graphs."""
+        return {}
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rosebed.core.engine import Completion, EngineInfo
+from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.errors import Unavailable
 from rosebed.core.outputs import OutputLayout, RowStatus, StepResult
 from rosebed.core.types import Batch
@@ -100,6 +101,8 @@ class FakeEngine:
         self.num_unreleased = 0
         """Steps whose buffer was not given back yet."""
         self.warmed_up = False
+        self.figures: EngineStatistics = {}
+        """What `statistics` returns: a test sets it."""
         self.closed = threading.Event()
         self._step_time = step_time or StepTime()
         self.by_hand = by_hand
@@ -169,6 +172,9 @@ class FakeEngine:
 
     def warm_up(self) -> None:
         self.warmed_up = True
+
+    def statistics(self) -> EngineStatistics:
+        return self.figures
 
     def close(self) -> None:
         self.closed.set()

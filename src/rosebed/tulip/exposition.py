@@ -7,8 +7,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rosebed.core.engine import Engine
 from rosebed.core.errors import ConfigError
 from rosebed.core.types import Lane
+from rosebed.tulip.engine_exposition import engine_families
 from rosebed.tulip.metrics import Histogram, TulipMetrics
 from rosebed.tulip.readiness import Gate
 from rosebed.tulip.scheduler import Scheduler
@@ -39,9 +41,10 @@ class MetricsEndpoint:
 
 
 class TulipCollector(Collector):
-    """Reads a scheduler and its counters when scraped, from another thread."""
+    """Reads a scheduler, its counters and its engine's when scraped, from another thread."""
 
-    def __init__(self, metrics: TulipMetrics, scheduler: Scheduler, gate: Gate) -> None:
+    def __init__(self, engine: Engine, metrics: TulipMetrics, scheduler: Scheduler, gate: Gate) -> None:
+        self._engine = engine
         self._metrics = metrics
         self._scheduler = scheduler
         self._gate = gate
@@ -50,6 +53,7 @@ class TulipCollector(Collector):
         yield from self._counters()
         yield from self._gauges()
         yield from self._histograms()
+        yield from engine_families(self._engine.statistics(), PREFIX + "engine_")
 
     def _counters(self) -> Iterator[Metric]:
         metrics = self._metrics

@@ -110,7 +110,7 @@ class TulipServer:
         port = _bind(server, config.host, config.port)
         endpoint = None
         if config.metrics_port is not None:
-            collector = TulipCollector(self._metrics, step_loop.scheduler, self._gate)
+            collector = TulipCollector(self._engine, self._metrics, step_loop.scheduler, self._gate)
             host = "127.0.0.1" if config.host.startswith("unix:") else config.host
             endpoint = MetricsEndpoint(collector, host=host, port=config.metrics_port)
         await server.start()

@@ -32,9 +32,30 @@ class StepCounts:
     replayed: Counter[GraphKey] = field(default_factory=Counter[GraphKey])
     eager: Counter[GraphKey] = field(default_factory=Counter[GraphKey])
     """Kernel by kernel."""
+    num_replayed: int = 0
+    num_eager: int = 0
+    """The totals of both, which another thread may read at any moment."""
+    num_cold: int = 0
+    """Steps, each the first of its key, that ran kernel by kernel."""
+    num_captures: int = 0
+    """Graphs captured on the way to a step."""
+    tokens: int = 0
+    padding_tokens: int = 0
+    """Those by which keys were larger than their steps."""
+
+    def count(self, key: GraphKey, num_tokens: int, *, replayed: bool) -> None:
+        """One step of `num_tokens` ran with `key`."""
+        if replayed:
+            self.replayed[key] += 1
+            self.num_replayed += 1
+        else:
+            self.eager[key] += 1
+            self.num_eager += 1
+        self.tokens += num_tokens
+        self.padding_tokens += key.num_tokens - num_tokens
 
     def __str__(self) -> str:
-        parts = [f"{self.replayed.total()} steps replayed a graph, {self.eager.total()} ran kernel by kernel"]
+        parts = [f"{self.num_replayed} steps replayed a graph, {self.num_eager} ran kernel by kernel"]
         for what, counts in (("replayed", self.replayed), ("kernel by kernel", self.eager)):
             if counts:
                 keys = ", ".join(f"{key.num_tokens} {key.attention} × {count}" for key, count in counts.most_common(8))

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
+from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.errors import StepFailed
 from rosebed.core.outputs import OutputLayout, OutputSlot
-from rosebed.core.types import DENSE_ONLY, Batch, OutputKind, Sequence, whole_span
+from rosebed.core.types import DENSE_ONLY, Batch, Lane, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cuda.attention import create_attentions
 from rosebed.rose.cuda.attention_choice import OURS, AttentionRows
@@ -109,6 +110,11 @@ class CudaEngine:
             step_ms = {tokens: self._measure(tokens) for tokens in CANDIDATES}
             self._info = self._info_for(choose_budget(step_ms))
             _logger.info("token budget %d, by ms per step of %s", self._info.limits.tokens, step_ms)
+        self._graphs.start_counting()
+
+    def statistics(self) -> EngineStatistics:
+        """The figures of its one slot, in which the steps of both lanes run."""
+        return {Lane.ONLINE: self._graphs.statistics()}
 
     def close(self) -> None:
         self._stream.synchronize()
@@ -143,7 +149,7 @@ class CudaEngine:
         self._plan_attention(key, batch, entry)
         self._queue.record(entry.begun_handle)
         self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
-        hidden_states = self._forward(key)
+        hidden_states = self._forward(key, batch.num_tokens)
         num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
         self._queue.copy_out(entry.out_address, self._out_pointer, num_bytes)
         if batch.outputs != DENSE_ONLY:
@@ -155,9 +161,9 @@ class CudaEngine:
             with torch.cuda.stream(self._stream):
                 self._attentions.backends[key.attention].plan(batch.layout, key, entry.number)
 
-    def _forward(self, key: GraphKey) -> Tensor:
-        """Enqueue the pass: hidden states [num_tokens, hidden]."""
-        captured = self._graphs.find(key)
+    def _forward(self, key: GraphKey, num_tokens: int) -> Tensor:
+        """Enqueue the pass of a batch of `num_tokens`: hidden states [num_tokens of the key, hidden]."""
+        captured = self._graphs.find(key, num_tokens)
         if captured is None:
             with torch.cuda.stream(self._stream):
                 return self._graphs.run(key)

@@ -5,6 +5,7 @@ stream, so nothing they hold has to outlive a replay but the copy-out that follo
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rosebed.core.engine_statistics import SlotStatistics
 from rosebed.core.outputs import ALIGNMENT
 from rosebed.core.types import Batch, Sequence, SequenceLayout, whole_span
 from rosebed.rose.cuda.attention import GraphAttention
@@ -78,8 +80,9 @@ class GraphCache:
         self._lazy = lazy
         self._max_bytes = max_bytes
         self._num_bytes = 0
+        self._capture_seconds = 0.0
         self.counts = StepCounts()
-        """Of steps since the start."""
+        """Of steps since the start, or since warming up."""
         self._seen: set[GraphKey] = set()
         self._steps: dict[GraphKey, CapturedStep] = {}
 
@@ -102,15 +105,33 @@ class GraphCache:
         )
         return hidden_states
 
-    def find(self, key: GraphKey) -> CapturedStep | None:
-        """The graph to replay for a step that is about to be enqueued; None if its kernels are to be run one by one."""
+    def find(self, key: GraphKey, num_tokens: int) -> CapturedStep | None:
+        """The graph to replay for a step of `num_tokens` that is about to be enqueued; None if its kernels are to be
+        run one by one."""
         step = self._steps.get(key)
         if step is None and self._lazy and key in self._seen and self._has_room():
             step = self._capture(key)
-        self._seen.add(key)
-        counts = self.counts.eager if step is None else self.counts.replayed
-        counts[key] += 1
+            self.counts.num_captures += 1
+        if step is None and key not in self._seen:
+            self._seen.add(key)
+            self.counts.num_cold += 1
+        self.counts.count(key, num_tokens, replayed=step is not None)
         return step
+
+    def statistics(self) -> SlotStatistics:
+        """The figures of this cache. From any thread."""
+        counts = self.counts
+        return SlotStatistics(
+            graphs=len(self._steps),
+            graph_bytes=self._num_bytes,
+            capture_seconds=self._capture_seconds,
+            replays=counts.num_replayed,
+            eager_steps=counts.num_eager,
+            cold_steps=counts.num_cold,
+            live_captures=counts.num_captures,
+            tokens=counts.tokens,
+            padding_tokens=counts.padding_tokens,
+        )
 
     def capture_all(self, keys: list[GraphKey]) -> CaptureReport:
         """Compile and capture the keys, largest first so that the pool is sized once. Blocks."""
@@ -118,18 +139,25 @@ class GraphCache:
             self._blocks.words.zero_()
             return capture_within(keys, self._compile_and_capture, lambda: self._num_bytes, self._max_bytes)
 
+    def start_counting(self) -> None:
+        """Steps until now were of warming up."""
+        self.counts = StepCounts()
+
     def _has_room(self) -> bool:
         return self._max_bytes is None or self._num_bytes < self._max_bytes
 
     def _compile_and_capture(self, key: GraphKey) -> None:
+        started = time.perf_counter()
         # NOTE: plans of all keys share memory, and one key's kernels must not run by another's plan.
         self._attentions[key.attention].plan(_one_sequence(key.num_tokens), key, 0)
         self.run(key)
         self._stream.synchronize()
+        self._capture_seconds += time.perf_counter() - started
         self._capture(key)
 
     def _capture(self, key: GraphKey) -> CapturedStep:
         """Record what `run` enqueues. The key must have run before: compiling is not allowed during a capture."""
+        started = time.perf_counter()
         torch.cuda.empty_cache()  # capturing does so anyway, which would count as memory that the graph gave back
         free_before = torch.cuda.mem_get_info(self._loaded.device)[0]
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -137,6 +165,7 @@ class GraphCache:
             hidden_states = self.run(key)
         step = self._steps[key] = CapturedStep(instantiate(graph), graph, hidden_states)
         self._num_bytes += free_before - torch.cuda.mem_get_info(self._loaded.device)[0]
+        self._capture_seconds += time.perf_counter() - started
         if self._lazy and not self._has_room():
             _logger.warning("graphs take %.0f MB: --graph-memory-mb allows no more", self._num_bytes / (1 << 20))
         return step
