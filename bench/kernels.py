@@ -34,7 +34,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.model_spec import resolve_model_spec
-from rosebed.core.types import Batch, Sequence, whole_span
+from rosebed.core.types import Batch, Lane, Sequence, whole_span
 from rosebed.rose import load_engine
 from rosebed.rose.config import EngineConfig
 
@@ -77,7 +77,8 @@ class MarkedBackend:
 @contextmanager
 def marked(engine: Any, recorder: RoleRecorder) -> Generator[None]:
     """Every operation of the engine's model is followed by a marker."""
-    loaded, backends = engine._loaded, engine._attentions.backends  # noqa: SLF001 - what runs is nobody else's business
+    backends = engine.slots[Lane.ONLINE].attentions.backends
+    loaded = engine._loaded  # noqa: SLF001 - what runs is nobody else's business
     modules = [m for part in (loaded.model, loaded.dense) for m in part.modules() if "ops" in vars(m)]
     kept, kept_backends = [module.ops for module in modules], dict(backends)
     for module in modules:
@@ -113,7 +114,7 @@ def batch_of(case: str, vocab_size: int) -> Batch:
 
 def measure(engine: Any, batch: Batch) -> tuple[list[Row], str, float]:
     """(rows, what was timed, µs of the device for a step without a profiler)."""
-    graphs = engine._graphs  # noqa: SLF001
+    graphs = engine.slots[Lane.ONLINE].graphs
 
     def step() -> int:
         lazy = engine.step(batch)
@@ -152,7 +153,12 @@ def main() -> None:
     arguments = parser.parse_args()
     spec = resolve_model_spec(CheckpointFiles.read(arguments.model))
     config = EngineConfig(
-        device="cuda", dtype=arguments.dtype, attention=arguments.attention, graphs="lazy", token_budget=8192
+        device="cuda",
+        dtype=arguments.dtype,
+        attention=arguments.attention,
+        graphs="lazy",
+        token_budget=8192,
+        bulk_slot=False,
     )
     engine: Any = load_engine(spec, config)
     num_layers = int(spec.config.get("num_hidden_layers") or spec.config["n_layers"])

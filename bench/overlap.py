@@ -19,7 +19,7 @@ import uvloop
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.model_spec import resolve_model_spec
-from rosebed.core.types import Sequence, whole_span
+from rosebed.core.types import Lane, Sequence, whole_span
 from rosebed.rose import load_engine
 from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig
@@ -39,7 +39,7 @@ class TimedEngine:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._origin = torch.cuda.Event(enable_timing=True)
-        self._origin.record(engine._stream)  # noqa: SLF001 - times are nobody's business but this script's
+        self._origin.record(engine.slots[Lane.ONLINE].stream)
         self.steps: list[tuple[float, float, int]] = []
         """(begin, end, tokens)"""
 
@@ -48,7 +48,7 @@ class TimedEngine:
 
     def step(self, batch: Any) -> Any:
         lazy = self._engine.step(batch)
-        entry, result = lazy._entry, lazy.result  # noqa: SLF001
+        entry, result = lazy._entry, lazy.result  # noqa: SLF001 - times are nobody's business but this script's
 
         def timed() -> Any:
             answer = result()

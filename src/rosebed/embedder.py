@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from threading import Event
 from typing import ParamSpec, Self, TypeVar
@@ -54,7 +55,8 @@ class Embedder:
     ) -> None:
         """Load `model`, a folder or a hub id (at `revision`). A `SetupError` says what is wrong with it.
 
-        CUDA graphs are captured as batches recur, so that a short job starts at once.
+        CUDA graphs are captured as batches recur, so that a short job starts at once. There is no `bulk_slot`: nothing
+        else runs beside.
         """
         _check_types(revision, overrides, config)
         folder = resolve_model_folder(model, revision=revision)
@@ -66,7 +68,7 @@ class Embedder:
         self._process = os.getpid()
         self._is_closed = False
         try:
-            self._engine: Engine = self._on_thread(load_engine, self.spec, config)
+            self._engine: Engine = self._on_thread(load_engine, self.spec, replace(config, bulk_slot=False))
         except BaseException:
             self._thread.shutdown(wait=False)
             raise

@@ -44,6 +44,15 @@ def test_a_longer_context_is_planned_for(tmp_path: Path) -> None:
     assert plan.largest_step == 4 * plan.graphs  # 32768 tokens, one by one
 
 
+def test_a_bulk_slot_computes_beside_the_other(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, XLM_R | {"num_attention_heads": 16, "intermediate_size": 4096})
+    plan = plan_memory(spec, num_parameters=568_000_000, item_bytes=2, max_graph_tokens=8192, bulk_slot=True)
+    assert plan.bulk_slot == plan.graphs + (256 << 20)
+    assert plan.total == plan.weights + 2 * plan.graphs + plan.fixed + (256 << 20)
+    with pytest.raises(ConfigError, match=r"bulk lane 0\.7 GB.*or --max-length, or --no-bulk-slot$"):
+        plan.check(plan.total - 1, "cuda:0")
+
+
 def test_refuses_naming_device_need_and_parts() -> None:
     plan = MemoryPlan(weights=8_000_000_000, graphs=1_000_000_000, largest_step=0, fixed=500_000_000)
     plan.check(9_500_000_000, "cuda:0")

@@ -8,7 +8,7 @@ import pytest
 from rosebed.core.engine import Completion, Engine
 from rosebed.core.errors import Unavailable
 from rosebed.core.outputs import OutputSpec, RowsPer, RowStatus
-from rosebed.core.types import Batch, OutputKind, Sequence
+from rosebed.core.types import Batch, Lane, OutputKind, Sequence
 from rosebed.testing import FakeEngine, Faults, StepTime, expected_rows, fake_info, fake_sequence
 
 INFO = fake_info(
@@ -96,6 +96,26 @@ def test_steps_end_by_hand_in_order() -> None:
     called: list[int] = []
     first.add_done_callback(lambda: called.append(1))
     assert called == [1]
+
+
+def test_separate_lanes_take_their_time_beside_each_other() -> None:
+    now = [100.0]
+    step_time = StepTime(base_s=1)
+    engine = FakeEngine(completion=Completion.POLL, separate_lanes=True, step_time=step_time, clock=lambda: now[0])
+    lanes = (Lane.BULK, Lane.BULK, Lane.ONLINE)
+    steps = [engine.step(Batch.pack([fake_sequence([1])], lane=lane)) for lane in lanes]
+    now[0] = 101.0
+    assert [step.ready() for step in steps] == [True, False, True]
+    assert engine.unfinished == (steps[1],)
+
+
+def test_steps_of_a_lane_end_by_hand_in_order() -> None:
+    engine = FakeEngine(by_hand=True, separate_lanes=True)
+    lanes = (Lane.BULK, Lane.ONLINE, Lane.ONLINE)
+    steps = [engine.step(Batch.pack([fake_sequence([1])], lane=lane)) for lane in lanes]
+    assert engine.finish_next(Lane.ONLINE) is steps[1]
+    assert engine.unfinished == (steps[0], steps[2])
+    assert engine.finish_next() is steps[0]
 
 
 def _outcome(engine: FakeEngine, *sequences: Sequence) -> list[int]:

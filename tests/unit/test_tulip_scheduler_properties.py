@@ -28,9 +28,9 @@ deadlines = st.one_of(st.just(0), st.just(0), st.just(0), st.integers(1, 5_000_0
 class SchedulerMachine(RuleBasedStateMachine):
     """Requests come, go, expire and fail while steps end one by one."""
 
-    @initialize(completion=st.sampled_from(list(Completion)))
-    def start(self, completion: Completion) -> None:
-        self.machine = Machine(completion=completion, config=small_queue())
+    @initialize(completion=st.sampled_from(list(Completion)), separate_lanes=st.booleans())
+    def start(self, completion: Completion, separate_lanes: bool) -> None:
+        self.machine = Machine(completion=completion, separate_lanes=separate_lanes, config=small_queue())
 
     @rule(batch=inputs, lane=st.sampled_from(list(Lane)), timeout_ns=deadlines)
     def submit(self, batch: list[list[int]], lane: Lane, timeout_ns: int) -> None:
@@ -49,10 +49,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.machine.scheduler.turn()
         check_device_is_busy(self.machine)
 
-    @rule(num_steps=st.integers(1, 4))
-    def finish_steps(self, num_steps: int) -> None:
+    @rule(num_steps=st.integers(1, 4), lane=st.sampled_from([None, *Lane]))
+    def finish_steps(self, num_steps: int, lane: Lane | None) -> None:
+        lane = lane if self.machine.engine.separate_lanes else None
         for _ in range(num_steps):
-            if self.machine.finish_step():
+            if self.machine.finish_step(lane):
                 check_device_is_busy(self.machine)
 
     @rule(elapsed_ns=st.integers(0, 4_000_000))
@@ -90,10 +91,11 @@ TestScheduler.settings = settings(max_examples=60, stateful_step_count=30, deadl
 
 
 @pytest.mark.parametrize("completion", list(Completion))
-@pytest.mark.parametrize("seed", range(8))
-def test_long_random_histories(seed: int, completion: Completion) -> None:
+@pytest.mark.parametrize("separate_lanes", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_long_random_histories(seed: int, completion: Completion, separate_lanes: bool) -> None:
     chance = random.Random(seed)
-    machine = Machine(completion=completion, config=small_queue())
+    machine = Machine(completion=completion, separate_lanes=separate_lanes, config=small_queue())
     for _ in range(300):
         _do_something(machine, chance)
         check_all(machine)
@@ -110,7 +112,7 @@ def _do_something(machine: Machine, chance: random.Random) -> None:
             machine.submit(batch, lane=chance.choice(list(Lane)), timeout_ns=chance.choice([0, 0, 0, 2_000_000]))
     elif draw < 0.9:
         machine.clock_ns += chance.randint(0, 500_000)
-        machine.finish_step()
+        machine.finish_step(chance.choice([None, *Lane]) if machine.engine.separate_lanes else None)
         machine.scheduler.turn()
         check_device_is_busy(machine)
     elif machine.submitted:

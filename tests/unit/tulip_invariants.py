@@ -13,7 +13,10 @@ OUTPUT_BYTES_PER_SPAN = 4 * 8
 
 def check_all(machine: Machine) -> None:
     """All that must hold after every operation."""
-    assert machine.scheduler.num_in_flight <= 2
+    if machine.engine.separate_lanes:
+        assert all(machine.running(lane) <= 2 for lane in Lane)
+    else:
+        assert machine.scheduler.num_in_flight <= 2
     assert machine.engine.num_unreleased == machine.scheduler.num_in_flight
     for batch in machine.new_batches():
         _check_within_limits(batch)
@@ -72,7 +75,13 @@ def check_device_is_busy(machine: Machine) -> None:
     queued = {lane: scheduler.queue.backlog(lane) for lane in Lane}
     if any(cost.sequences for cost in queued.values()):
         assert scheduler.num_in_flight >= 1
-    if queued[Lane.ONLINE].fills(Cost.of_limits(LIMITS)) and not queued[Lane.BULK].sequences:
+    is_full = queued[Lane.ONLINE].fills(Cost.of_limits(LIMITS))
+    if machine.engine.separate_lanes:
+        if queued[Lane.ONLINE].sequences and not scheduler._bulk_starves(  # pyright: ignore[reportPrivateUsage]
+            machine.clock_ns
+        ):
+            assert machine.running(Lane.ONLINE) >= 1 + is_full
+    elif is_full and not queued[Lane.BULK].sequences:
         assert scheduler.num_in_flight == 2
 
 

@@ -46,6 +46,7 @@ class Machine:
         self,
         *,
         completion: Completion = Completion.POLL,
+        separate_lanes: bool = False,
         limits: BatchLimits = LIMITS,
         config: TulipConfig | None = None,
     ) -> None:
@@ -57,7 +58,12 @@ class Machine:
         self._seen_batches = self._seen_answers = 0
         self.metrics = TulipMetrics()
         self.engine = FakeEngine(
-            fake_info(limits=limits), completion=completion, by_hand=True, faults=FAULTS, clock=lambda: 0.0
+            fake_info(limits=limits),
+            completion=completion,
+            separate_lanes=separate_lanes,
+            by_hand=True,
+            faults=FAULTS,
+            clock=lambda: 0.0,
         )
         self.scheduler = Scheduler(
             self.engine,
@@ -84,14 +90,18 @@ class Machine:
             self.abandoned.add(state)
         self.scheduler.abandon(state)
 
-    def finish_step(self) -> bool:
-        """End the oldest step and let the scheduler notice; False if none runs."""
-        if not self.engine.unfinished:
+    def finish_step(self, lane: Lane | None = None) -> bool:
+        """End the oldest step, of any lane or of `lane`, and let the scheduler notice; False if none runs."""
+        if not self.running(lane):
             return False
-        self.engine.finish_next()
+        self.engine.finish_next(lane)
         self.clock_ns += 1_000_000
         self.scheduler.turn()
         return True
+
+    def running(self, lane: Lane | None = None) -> int:
+        """Steps of any lane, or of `lane`, that the engine works on."""
+        return sum(lane is None or step.batch.lane is lane for step in self.engine.unfinished)
 
     def run_dry(self) -> None:
         """Finish everything."""

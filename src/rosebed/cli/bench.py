@@ -42,7 +42,7 @@ def _numbers(flag: str, text: str) -> Callable[[Any], Any]:
 @_numbers("--clients", "Clients at once, instead of the scenario's, where each sends when its last answer has come.")
 @config_options(BenchConfig, "bench", section=_SECTION, exclude=("tokens", "inputs", "clients", "engine", "overrides"))
 @config_options(ModelOverrides, "overrides", section="Model in process")
-@config_options(EngineConfig, "engine", section="Engine in process")
+@config_options(EngineConfig, "engine", section="Engine in process", exclude=("bulk_slot",))
 def command(
     scenario: str,
     plot: Path | None,

@@ -28,7 +28,7 @@ _CHUNK = 1024
 @click.option(
     "--normalize/--no-normalize", default=None, help="Scale vectors to length 1; by default what the checkpoint says."
 )
-@config_options(EngineConfig, "engine", section="Engine")
+@config_options(EngineConfig, "engine", section="Engine", exclude=("bulk_slot",))
 def command(
     model: ChosenModel,
     texts: tuple[str, ...],

@@ -25,7 +25,7 @@ from rosebed.rose.config import EngineConfig
     type=float,
     help="Cosine distance from the reference that is allowed; by default 1e-5 in float32, 1e-2 in float8, else 1e-3.",
 )
-@config_options(EngineConfig, "engine", section="Engine")
+@config_options(EngineConfig, "engine", section="Engine", exclude=("bulk_slot",))
 def command(
     model: ChosenModel, golden: Path | None, tolerance: float | None, engine: Callable[[], EngineConfig]
 ) -> None:

@@ -57,7 +57,7 @@ class EngineInfo:
     limits: BatchLimits
     """Batch size the engine wants."""
     max_in_flight: int
-    """Steps that may be enqueued at once."""
+    """Steps that may be enqueued at once, of each lane where these are separate."""
     fingerprint: str
     """Hash over tokenizer and configuration: a gateway with another one must not talk to this engine."""
 
@@ -93,8 +93,15 @@ class Engine(Protocol):
     @property
     def completion(self) -> Completion: ...
 
+    @property
+    def separate_lanes(self) -> bool:
+        """Whether each lane has an execution slot of its own. An online step then waits for online ones alone, and
+        slows bulk ones down; a bulk step begins after the online ones that were enqueued before it."""
+        ...
+
     def step(self, batch: Batch) -> LazyTensor:
-        """Enqueue one forward pass and return at once. Batches complete in the order they were stepped."""
+        """Enqueue one forward pass and return at once. Batches complete in the order they were stepped: those of each
+        lane where lanes are separate, else all."""
         ...
 
     def warm_up(self) -> None:

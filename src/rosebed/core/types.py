@@ -29,7 +29,7 @@ class OutputKind(IntEnum):
 
 
 class Lane(IntEnum):
-    """Traffic class. Bulk work never delays online work by more than one step."""
+    """Traffic class. Bulk work delays online work by one step at most, and by less where an engine separates lanes."""
 
     ONLINE = 0
     BULK = 1

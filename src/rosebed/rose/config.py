@@ -42,6 +42,9 @@ class EngineConfig:
     tune_table: str | None = None
     """File of measured kernel choices that `rosebed tune` has written; none takes the one it wrote by default for this
     GPU and these libraries, else the one that ships."""
+    bulk_slot: bool = True
+    """Gives bulk work a stream and graphs of its own on a GPU, so that online work does not wait for its steps; takes
+    memory for one more step. Without, both share one."""
     num_threads: int | None = None
     """CPU threads that one step uses; none leaves torch's own choice, one per core."""
 
@@ -72,6 +75,7 @@ def check_config(config: EngineConfig) -> None:
         _check_type("--tune-table", config.tune_table, str)
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
     _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
+    _check_flag("--bulk-slot", config.bulk_slot)
     kind, colon, index = config.device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not index.isdecimal())):
         raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")
@@ -84,6 +88,11 @@ def check_config(config: EngineConfig) -> None:
 def _check_type(flag: str, value: object, expected: type[Any]) -> None:
     if not isinstance(value, expected) or isinstance(value, bool):
         raise ConfigError(f"{flag} should be {expected.__name__}, not {value!r}")
+
+
+def _check_flag(flag: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{flag} should be true or false, not {value!r}")
 
 
 def _check_choice(flag: str, value: object, choices: tuple[str, ...]) -> None:

@@ -65,6 +65,11 @@ class CpuEngine:
     def completion(self) -> Completion:
         return Completion.CALLBACK
 
+    @property
+    def separate_lanes(self) -> bool:
+        """No: one step at a time uses all cores."""
+        return False
+
     def step(self, batch: Batch) -> FutureTensor:
         arena = self._arenas.acquire()
         future = self._executor.submit(self._run, batch, arena)

@@ -13,7 +13,7 @@ from rosebed.core.engine import Completion, EngineInfo
 from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.errors import Unavailable
 from rosebed.core.outputs import OutputLayout, RowStatus, StepResult
-from rosebed.core.types import Batch
+from rosebed.core.types import Batch, Lane
 from rosebed.testing.faults import Faults
 from rosebed.testing.vectors import expected_rows, fake_info
 
@@ -81,7 +81,8 @@ class FakeStep:
 class FakeEngine:
     """Computes `expected_rows`. Steps take `step_time` each, one after the other, or end by hand with `finish_next`.
 
-    A POLL engine's steps end by the clock; a CALLBACK engine's end on a thread of its own, as on a real CPU.
+    A POLL engine's steps end by the clock; a CALLBACK engine's end on a thread of its own, as on a real CPU. With
+    separate lanes, steps of the two take their time beside each other.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class FakeEngine:
         info: EngineInfo | None = None,
         *,
         completion: Completion = Completion.CALLBACK,
+        separate_lanes: bool = False,
         step_time: StepTime | None = None,
         by_hand: bool = False,
         faults: Faults | None = None,
@@ -96,6 +98,7 @@ class FakeEngine:
     ) -> None:
         self.info = info or fake_info()
         self.completion = completion
+        self.separate_lanes = separate_lanes
         self.batches: deque[Batch] = deque(maxlen=HISTORY)
         """The latest batches stepped, oldest first."""
         self.num_unreleased = 0
@@ -109,24 +112,29 @@ class FakeEngine:
         """Steps end only with `finish_next`; may be changed while none is unfinished."""
         self._faults = faults or Faults()
         self._clock = clock
-        self._steps: deque[FakeStep] = deque()
-        self._busy_until_s = 0.0
-        self._hung = self._dead = False
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="fake-engine")
+        self._steps: list[FakeStep] = []
+        self._busy_until_s = dict.fromkeys(Lane, 0.0)
+        self._hung = dict.fromkeys(Lane, False)
+        self._dead = False
+        self._workers = {lane: ThreadPoolExecutor(1, thread_name_prefix="fake-engine") for lane in Lane}
 
     def step(self, batch: Batch) -> FakeStep:
         if self._faults.strike(self._faults.raise_in_step, batch):
             raise RuntimeError("fault: raise_in_step")
-        self._hung |= self._faults.strike(self._faults.hang, batch)
-        self._busy_until_s = max(self._busy_until_s, self._clock()) + self._step_time.of(batch)
-        step = FakeStep(self, batch, float("inf") if self._hung else self._busy_until_s)
+        slot = self._slot(batch)
+        self._hung[slot] |= self._faults.strike(self._faults.hang, batch)
+        self._busy_until_s[slot] = max(self._busy_until_s[slot], self._clock()) + self._step_time.of(batch)
+        step = FakeStep(self, batch, float("inf") if self._hung[slot] else self._busy_until_s[slot])
         self._forget_finished()
         self.batches.append(batch)
         self.num_unreleased += 1
         self._steps.append(step)
-        if self.completion is Completion.CALLBACK and not self.by_hand and not self._hung:
-            self._worker.submit(self._run, step)
+        if self.completion is Completion.CALLBACK and not self.by_hand and not self._hung[slot]:
+            self._workers[slot].submit(self._run, step)
         return step
+
+    def _slot(self, batch: Batch) -> Lane:
+        return batch.lane if self.separate_lanes else Lane.ONLINE
 
     def _run(self, step: FakeStep) -> None:
         self.closed.wait(max(0.0, step.due_s - self._clock()))
@@ -139,12 +147,13 @@ class FakeEngine:
         return tuple(self._steps)
 
     def _forget_finished(self) -> None:
-        while self._steps and self._steps[0].ready():
-            self._steps.popleft()
+        self._steps = [step for step in self._steps if not step.ready()]
 
-    def finish_next(self) -> FakeStep:
-        """End the oldest step by hand. IndexError if there is none."""
-        step = self.unfinished[0]
+    def finish_next(self, lane: Lane | None = None) -> FakeStep:
+        """End the oldest step by hand, or the oldest of `lane`. ValueError if there is none."""
+        step = next((step for step in self.unfinished if lane is None or step.batch.lane is lane), None)
+        if step is None:
+            raise ValueError("no step is unfinished")
         step.finish()
         return step
 
@@ -178,4 +187,5 @@ class FakeEngine:
 
     def close(self) -> None:
         self.closed.set()
-        self._worker.shutdown()
+        for worker in self._workers.values():
+            worker.shutdown()

@@ -1,13 +1,13 @@
 """The step loop: keeps the engine busy with what is queued and hands its results back. Knows no asyncio and no wire.
 
 A step is take → `Engine.step` → result. Up to `max_in_flight` are enqueued at once, so that the host prepares batch
-n + 1 while the device runs batch n. Who calls `turn`, and when, is `StepLoop`'s business.
+n + 1 while the device runs batch n. An engine with separate lanes takes as many of each: an online step then starts
+beside a bulk one, and the other way round only where it is bulk's turn. Who calls `turn`, and when, is `StepLoop`'s
+business.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rosebed.core.engine import Completion, Engine, LazyTensor
 from rosebed.core.errors import DeadlineExceeded, NonFiniteOutput, RosebedError, StepFailed, Unavailable
@@ -18,23 +18,16 @@ from rosebed.tulip.batcher import next_lane, take_batch
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.cost import Cost
 from rosebed.tulip.failures import halves, num_sequences, one_by_one
+from rosebed.tulip.in_flight import Slot, Slots, Step
 from rosebed.tulip.ledger import Ledger
 from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.predictor import StepTimes
 from rosebed.tulip.queue import RequestQueue
 from rosebed.tulip.request import NEVER, Portion, Portions, RequestState
 
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Step:
-    """A batch that the engine works on."""
-
-    portions: Portions
-    lazy: LazyTensor
-    num_tokens: int
-    predicted_ns: float
-    started_ns: int
-    """When it was enqueued, or the step before it ended: since then the device has worked on this one."""
+MOST_BESIDE_NS = 1_000_000_000
+"""A bulk step that has run for so much longer than predicted, or for `bulk_wait_s`, gets so little of the device beside
+online ones that these wait until it has ended."""
 
 
 class Scheduler:
@@ -53,15 +46,13 @@ class Scheduler:
         """`on_step` is told of each step enqueued, `on_death` once that the engine can compute no more."""
         self._engine = engine
         self._specs = engine.info.outputs
-        self._max_in_flight = engine.info.max_in_flight
         self._polls = engine.completion is Completion.POLL
         self._bulk_wait_ns = int(config.bulk_wait_s * 1e9)
         self._metrics = metrics
         self._on_step = on_step
         self._on_death = on_death
         self._clock = clock
-        self._retries: deque[Portions] = deque()
-        self._in_flight: deque[Step] = deque()
+        self._slots = Slots(engine.info.max_in_flight, separate=engine.separate_lanes)
         self._death: Unavailable | None = None
         self.queue = RequestQueue()
         self.admission = Admission(Cost.of_queue(config))
@@ -71,24 +62,23 @@ class Scheduler:
     @property
     def num_in_flight(self) -> int:
         """Steps enqueued and not yet known to be done."""
-        return len(self._in_flight)
+        return self._slots.num_steps
 
     @property
     def must_poll(self) -> bool:
         """Whether only another `turn` will notice the end of a step."""
-        return self._polls and bool(self._in_flight)
+        return self._polls and self._slots.num_steps > 0
 
     @property
     def idle(self) -> bool:
         """Whether there is neither work queued nor in flight."""
-        return not self._in_flight and not self._retries and not any(self.queue.num_requests(lane) for lane in Lane)
+        return not any(slot.steps or slot.retries for slot in self._slots.all) and not any(
+            self.queue.num_requests(lane) for lane in Lane
+        )
 
-    def oldest_step(self) -> Step | None:
-        """The step the engine works on now. Safe to call from any thread."""
-        try:
-            return self._in_flight[0]
-        except IndexError:
-            return None
+    def running_steps(self) -> list[Step]:
+        """The steps the engine works on now, one of each slot that has any. Safe to call from any thread."""
+        return [step for slot in self._slots.all if (step := slot.oldest()) is not None]
 
     def submit(
         self,
@@ -122,38 +112,34 @@ class Scheduler:
 
     def turn(self) -> None:
         """One pass of the step loop: take in what is done, then keep the engine busy."""
-        self._harvest()
-        while len(self._in_flight) < self._max_in_flight:
-            portions = self._next_portions()
-            if not portions:
-                return
+        for slot in self._slots.all:
+            self._harvest(slot)
+        while portions := self._next_portions():
             self._start(portions)
 
-    def _harvest(self) -> None:
-        # Steps end in the order they were enqueued, so only the oldest is asked.
-        while self._in_flight:
-            step = self._in_flight[0]
+    def _harvest(self, slot: Slot) -> None:
+        # A slot's steps end in the order they were enqueued, so only the oldest is asked.
+        while (step := slot.oldest()) is not None:
             try:
                 if not step.lazy.ready():
                     return
                 result = step.lazy.result()
             except Exception as error:
-                self._end(step)
+                slot.end(self._clock())
                 self._recover(step.portions, error)
             else:
-                self._learn(step, self._end(step))
+                self._learn(step, slot.end(self._clock()))
                 self._deliver(step.portions, result)
             step.lazy.release()
 
     def _next_portions(self) -> Portions:
         """What to run now: a retry, else the next batch if it may be closed; empty for nothing."""
-        while self._retries:
-            if wanted := self._wanted(self._retries.popleft()):
-                return wanted
+        for slot in self._slots.all:
+            while slot.retries and slot.has_room:
+                if wanted := self._wanted(slot.retries.popleft()):
+                    return wanted
         now_ns = self._clock()
-        while (lane := next_lane(self.queue, now_ns, bulk_wait_ns=self._bulk_wait_ns)) is not None:
-            if not self._may_close(lane, now_ns):
-                break
+        while (lane := self._closable_lane(now_ns)) is not None:
             portions, expired = take_batch(self.queue, self._engine.info.limits, now_ns, lane=lane)
             for state in expired:
                 self.expire(state)
@@ -162,24 +148,47 @@ class Scheduler:
                 return portions
         return ()
 
-    def _may_close(self, lane: Lane, now_ns: int) -> bool:
-        """Whether the next batch may be made now: closing it early while a step runs would freeze a tiny one.
+    def _closable_lane(self, now_ns: int) -> Lane | None:
+        """The lane of the next batch, if that may be made now."""
+        lane = next_lane(self.queue, now_ns, bulk_wait_ns=self._bulk_wait_ns)
+        if lane is None or self._may_close(lane, now_ns):
+            return lane
+        is_beside = self._slots.separate and lane is Lane.BULK and self.queue.num_requests(Lane.ONLINE)
+        return Lane.ONLINE if is_beside and self._may_close(Lane.ONLINE, now_ns) else None
 
-        A bulk batch is not closed early even when it is full: online work may arrive and go first.
-        """
-        if not self._in_flight:
-            return True
-        if lane is Lane.ONLINE and self.queue.backlog(lane).fills(Cost.of_limits(self._engine.info.limits)):
-            return True
-        # NOTE: between callbacks nobody looks at the clock, so that there the running step's end closes the batch.
-        if not self._polls:
+    def _may_close(self, lane: Lane, now_ns: int) -> bool:
+        """Whether the next batch may be made now: closing it early while a step runs would freeze a tiny one."""
+        slot = self._slots.of(lane)
+        if not slot.has_room:
             return False
-        remaining_ns = sum(step.predicted_ns for step in self._in_flight) - (now_ns - self._in_flight[0].started_ns)
-        return remaining_ns <= self.step_times.lead_ns
+        if lane is Lane.BULK:
+            return self._may_close_bulk(slot, now_ns)
+        if self._bulk_starves(now_ns):
+            return False
+        if not slot.steps or self.queue.backlog(lane).fills(Cost.of_limits(self._engine.info.limits)):
+            return True
+        return self._is_soon(slot.remaining_ns(now_ns))
+
+    def _may_close_bulk(self, slot: Slot, now_ns: int) -> bool:
+        """The same for the bulk lane, not early even when it is full: online work may arrive and go first."""
+        if self._slots.separate and self.queue.num_requests(Lane.ONLINE):
+            return not slot.steps  # its turn is due: it takes what online steps leave it
+        return not self._slots.num_steps or self._is_soon(self._slots.remaining_ns(now_ns))
+
+    def _is_soon(self, remaining_ns: float) -> bool:
+        # NOTE: between callbacks nobody looks at the clock, so that there the running step's end closes the batch.
+        return self._polls and remaining_ns <= self.step_times.lead_ns
+
+    def _bulk_starves(self, now_ns: int) -> bool:
+        """Whether online steps have kept a bulk one from its share of the device for too long."""
+        if not self._slots.separate:
+            return False
+        return self._slots.of(Lane.BULK).overdue_ns(now_ns) > min(self._bulk_wait_ns, MOST_BESIDE_NS)
 
     def _start(self, portions: Portions) -> None:
         sequences = (sequence for portion in portions for sequence in portion.sequences)
-        batch = Batch.pack(sequences, lane=portions[0].state.lane)
+        lane = portions[0].state.lane
+        batch = Batch.pack(sequences, lane=lane)
         started_ns = self._clock()
         try:
             lazy = self._engine.step(batch)
@@ -188,29 +197,24 @@ class Scheduler:
             return
         self.step_times.observe_enqueue(self._clock() - started_ns)
         predicted_ns = self.step_times.predict_ns(batch.num_tokens)
-        self._in_flight.append(
+        self._slots.append(
+            lane,
             Step(
                 portions=portions,
                 lazy=lazy,
                 num_tokens=batch.num_tokens,
                 predicted_ns=predicted_ns,
                 started_ns=started_ns,
-            )
+            ),
         )
         self._metrics.batch_tokens.observe(batch.num_tokens)
         self._metrics.batch_sequences.observe(batch.num_sequences)
         self._on_step(lazy)
 
-    def _end(self, step: Step) -> int:
-        """The oldest step is over, one way or the other; returns how long the engine worked on it, in ns."""
-        now_ns = self._clock()
-        self._in_flight.popleft()
-        if self._in_flight:
-            self._in_flight[0].started_ns = now_ns
-        return now_ns - step.started_ns
-
     def _learn(self, step: Step, elapsed_ns: int) -> None:
-        self.step_times.observe(step.num_tokens, elapsed_ns)
+        known_ns = self.step_times.predict_ns(step.num_tokens)
+        if not step.overlapped or not known_ns or elapsed_ns < known_ns:
+            self.step_times.observe(step.num_tokens, elapsed_ns)
         self._metrics.step_seconds.observe(elapsed_ns / 1e9)
         self._metrics.tokens += step.num_tokens
 
@@ -234,7 +238,7 @@ class Scheduler:
             if status == RowStatus.OK:
                 finite.append(portion)
             elif len(result.status) > 1:
-                self._retries.append((portion,))
+                self._slots.of(portion.state.lane).retries.append((portion,))
             else:
                 error = NonFiniteOutput("the model made NaN or infinity of this input, also when it ran alone")
                 self._ledger.fail(portion, error, now_ns)
@@ -246,7 +250,8 @@ class Scheduler:
             self._give_up(portions, error)
             self._die(error)
         elif num_sequences(portions) > 1:
-            self._retries.extendleft(reversed(halves(portions)))
+            retries = self._slots.of(portions[0].state.lane).retries
+            retries.extendleft(reversed(halves(portions)))
         else:
             reason = f"the forward pass raised {type(error).__name__}: {error}"
             self._ledger.fail(portions[0], StepFailed(reason), self._clock())
@@ -266,8 +271,9 @@ class Scheduler:
         if self._death is None:
             self._death = error
             self._on_death(error.message)
-        while self._retries:
-            self._give_up(self._retries.popleft(), error)
+        for slot in self._slots.all:
+            while slot.retries:
+                self._give_up(slot.retries.popleft(), error)
         for state in [state for lane in Lane for state in self.queue.requests(lane)]:
             self._ledger.fail_request(state, error)
 

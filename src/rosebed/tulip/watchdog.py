@@ -93,21 +93,20 @@ class Watchdog:
                 self._awake_ns = now_ns
             # All ages are of `now_ns`: a freeze from here on shows in the next look.
             heartbeat_age_s = self._age_s(self._beaten_ns, now_ns)
-            step_age_s, predicted_s = self._look(now_ns)
-            verdict = judge(step_age_s, predicted_s, heartbeat_age_s, self._config)
-            if verdict is Verdict.LOST:
-                self._on_fatal(f"no progress for {max(step_age_s, heartbeat_age_s):.0f} s")
+            steps = self._look(now_ns)
+            verdicts = {judge(age_s, predicted_s, heartbeat_age_s, self._config) for age_s, predicted_s in steps}
+            if Verdict.LOST in verdicts:
+                oldest_s = max(age_s for age_s, _ in steps)
+                self._on_fatal(f"no progress for {max(oldest_s, heartbeat_age_s):.0f} s")
                 return
-            if stalled != (verdict is Verdict.STALLED):
+            if stalled != (Verdict.STALLED in verdicts):
                 stalled = not stalled
                 self._loop.call_soon_threadsafe(self._on_stall, stalled)
 
-    def _look(self, now_ns: int) -> tuple[float, float]:
-        """Age and predicted time of the running step in seconds; zeros if there is none."""
-        step = self._scheduler.oldest_step()
-        if step is None:
-            return 0.0, 0.0
-        return self._age_s(step.started_ns, now_ns), step.predicted_ns / 1e9
+    def _look(self, now_ns: int) -> list[tuple[float, float]]:
+        """Age and predicted time of each running step in seconds; zeros if there is none."""
+        steps = self._scheduler.running_steps()
+        return [(self._age_s(step.started_ns, now_ns), step.predicted_ns / 1e9) for step in steps] or [(0.0, 0.0)]
 
     def _age_s(self, since_ns: int, now_ns: int) -> float:
         """Seconds since then, as far as the process ran."""

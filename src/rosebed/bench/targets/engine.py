@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class EngineTarget(InProcessTarget):
             from rosebed.rose import load_engine
         folder = resolve_model_folder(self._settings.address.location)
         spec = resolve_model_spec(CheckpointFiles.read(folder), self._settings.overrides)
-        self._engine = load_engine(spec, self._settings.engine)
+        self._engine = load_engine(spec, replace(self._settings.engine, bulk_slot=False))  # calls are of one lane
         self._engine.warm_up()
         info = self._engine.info
         return TargetInfo(

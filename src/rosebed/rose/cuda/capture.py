@@ -5,11 +5,11 @@ Knows neither CUDA nor models: what captures and what measures is given.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rosebed.core.errors import ConfigError
-from rosebed.rose.cuda.keys import GraphKey, capture_order
+from rosebed.rose.cuda.keys import GraphKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class CaptureReport:
     keys: tuple[GraphKey, ...]
     seconds: float
     num_bytes: int
-    """Device memory that the graphs' shared pool grew by."""
+    """Device memory that the graphs' pools grew by."""
 
     def __str__(self) -> str:
         return f"captured {len(self.keys)} graphs in {self.seconds:.1f} s, {self.num_bytes / 1e6:.0f} MB"
@@ -64,23 +64,23 @@ class StepCounts:
 
 
 def capture_within(
-    keys: Iterable[GraphKey],
+    needed: Collection[GraphKey],
+    more: Iterable[GraphKey],
     capture: Callable[[GraphKey], None],
     used_bytes: Callable[[], int],
     max_bytes: int | None,
 ) -> CaptureReport:
-    """Capture every key; once they take `max_bytes`, only those that all batches need.
+    """Capture the keys in order, until they take `max_bytes`.
 
-    ConfigError if even these take more, since steps would then pay for several times their tokens.
+    ConfigError if some of `needed` are left then, since steps would pay for several times their tokens.
     """
     started = time.perf_counter()
-    coarse, between = capture_order(keys)
     captured: list[GraphKey] = []
-    for key in [*coarse, *between]:
+    for key in [*needed, *more]:
         if max_bytes is not None and used_bytes() >= max_bytes:
-            if len(captured) < len(coarse):
+            if len(captured) < len(needed):
                 raise ConfigError(
-                    f"--graph-memory-mb {max_bytes >> 20}: {len(captured)} of the {len(coarse)} graphs that every "
+                    f"--graph-memory-mb {max_bytes >> 20}: {len(captured)} of the {len(needed)} graphs that every "
                     f"ladder needs take {used_bytes() / (1 << 20):.0f} already; give more, or --graphs lazy or off"
                 )
             break

@@ -32,6 +32,10 @@ class Queue:
     def record(self, event: "EventHandle") -> None:
         check(driver.cuEventRecord(event, self._stream))
 
+    def wait(self, event: "EventHandle") -> None:
+        """What is enqueued from here on begins after what `event` marks now."""
+        check(driver.cuStreamWaitEvent(self._stream, event, 0))
+
     def launch(self, graph: "GraphHandle") -> None:
         check(driver.cuGraphLaunch(graph, self._stream))
 

@@ -1,44 +1,29 @@
 """The CUDA engine: `step` enqueues one copy in, one graph, one copy out and one event, and returns.
 
-Nothing in `step` waits for the device. Steps run in order on one stream, so the next may be enqueued while one runs.
+Nothing in `step` waits for the device. The lanes have a slot each, with a stream, memory and graphs of its own; the
+online one's stream goes first where both have work.
 """
 
 import logging
 from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.engine_statistics import EngineStatistics
-from rosebed.core.errors import StepFailed
-from rosebed.core.outputs import OutputLayout, OutputSlot
-from rosebed.core.types import DENSE_ONLY, Batch, Lane, OutputKind, Sequence, whole_span
+from rosebed.core.types import Batch, Lane, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cuda.attention import create_attentions
-from rosebed.rose.cuda.attention_choice import OURS, AttentionRows
+from rosebed.rose.cuda.attention_choice import AttentionRows
 from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
-from rosebed.rose.cuda.driver import Queue, device_pointer
-from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
-from rosebed.rose.cuda.keys import (
-    COARSE_STEP,
-    GraphKey,
-    ladder,
-    rungs_of,
-    smallest_key,
-    tokens_for_rows,
-    tokens_for_sequences,
-)
-from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry, device_lost
-from rosebed.rose.cuda.staging import num_words, write_batch
-from rosebed.rose.heads.dense import DenseRows
-from rosebed.rose.heads.token import token_rows
+from rosebed.rose.cuda.capture import capture_within
+from rosebed.rose.cuda.keys import GraphKey, bulk_ladder, in_slot, ladder, order_of_slots
+from rosebed.rose.cuda.lazy import EventTensor
+from rosebed.rose.cuda.slot import MAX_IN_FLIGHT, Slot, round_up
 from rosebed.rose.loader import LoadedModel
 
 _logger = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 2
 MAX_GRAPH_TOKENS = 8192
 """Larger batches run their kernels one by one: they keep the GPU busy for long enough anyway."""
 STRETCH = 4 / 3
@@ -57,27 +42,13 @@ class CudaEngine:
         """`attention_rows`: measured times, by which auto chooses."""
         self._loaded = loaded
         self._config = config
+        self._max_bytes = None if config.graph_memory_mb is None else config.graph_memory_mb << 20
         self._ladder = ladder(MAX_GRAPH_TOKENS)
-        self._largest = max(MAX_GRAPH_TOKENS, _round_up(loaded.spec.max_length))
-        self._stream = torch.cuda.Stream(loaded.device, priority=-1)
-        self._attentions = create_attentions(
-            config.attention, loaded.model.attention_spec, loaded.device, loaded.dtype, attention_rows
-        )
-        self._rungs = dict.fromkeys(self._attentions.backends, self._ladder)
-        self._blocks, entries = self._allocate()
-        self._ring = Ring(entries)
-        self._queue = Queue(self._stream)
-        self._words_pointer = device_pointer(self._blocks.words)
-        self._out_pointer = device_pointer(self._blocks.out)
-        self._graphs = GraphCache(
-            loaded,
-            self._attentions.backends,
-            self._blocks,
-            self._stream,
-            lazy=config.graphs == "lazy",
-            max_bytes=None if config.graph_memory_mb is None else config.graph_memory_mb << 20,
-        )
-        self._row_numbers = np.arange(GraphKey(self._largest, "").num_rows + 1)
+        self._online = self._slot(Lane.ONLINE, self._ladder, attention_rows)
+        self.slots = {Lane.ONLINE: self._online}
+        """By lane; a lane that is missing uses the online one."""
+        if config.bulk_slot:
+            self.slots[Lane.BULK] = self._slot(Lane.BULK, bulk_ladder(self._ladder), attention_rows)
         self._info = self._info_for(config.token_budget or UNMEASURED_BUDGET)
 
     @property
@@ -88,19 +59,15 @@ class CudaEngine:
     def completion(self) -> Completion:
         return Completion.POLL
 
+    @property
+    def separate_lanes(self) -> bool:
+        return len(self.slots) > 1
+
     def step(self, batch: Batch) -> EventTensor:
-        rows = DenseRows.of(batch, self._loaded.spec)
-        key = self._key(batch, rows, idle=self._ring.all_free)
-        layout = self._output_layout(batch, key)
-        entry = self._ring.acquire()
-        try:
-            self._enqueue(entry, key, batch, rows, layout)
-        except BaseException as error:
-            self._ring.give_back(entry)
-            if isinstance(error, torch.AcceleratorError):
-                raise device_lost(error) from error
-            raise
-        return EventTensor(entry, layout, rows.owners, lambda: self._ring.give_back(entry))
+        slot = self.slots.get(batch.lane, self._online)
+        # NOTE: without the wait, blocks of a bulk step would hold the multiprocessors while the last kernels of an
+        # online one, each of which waits for the one before, come to need them.
+        return slot.step(batch, behind=None if slot is self._online else self._online)
 
     def warm_up(self) -> None:
         """Capture every graph, so that no live step compiles or captures; then choose the token budget."""
@@ -110,111 +77,54 @@ class CudaEngine:
             step_ms = {tokens: self._measure(tokens) for tokens in CANDIDATES}
             self._info = self._info_for(choose_budget(step_ms))
             _logger.info("token budget %d, by ms per step of %s", self._info.limits.tokens, step_ms)
-        self._graphs.start_counting()
+        for slot in self.slots.values():
+            slot.graphs.start_counting()
 
     def statistics(self) -> EngineStatistics:
-        """The figures of its one slot, in which the steps of both lanes run."""
-        return {Lane.ONLINE: self._graphs.statistics()}
+        return {lane: slot.graphs.statistics() for lane, slot in self.slots.items()}
 
     def close(self) -> None:
-        self._stream.synchronize()
-        _logger.info("%s", self._graphs.counts)
+        for lane, slot in self.slots.items():
+            slot.stream.synchronize()
+            _logger.info("%s: %s", lane.name.lower(), slot.graphs.counts)
 
     def _capture(self) -> None:
-        keys = self._attentions.choice.keys(self._ladder)
-        report = self._graphs.capture_all(keys)
-        if len(report.keys) < len(keys):
-            self._rungs |= rungs_of(report.keys)
+        choice = self._online.attentions.choice
+        online, bulk = choice.keys(self._ladder), list[GraphKey]()
+        if self.separate_lanes:
+            bulk = in_slot(choice.keys(bulk_ladder(self._ladder)), Lane.BULK)
+        needed, more = order_of_slots(online, bulk)
+        report = capture_within(needed, more, self._compile_and_capture, self._graph_bytes, self._max_bytes)
+        for lane, slot in self.slots.items():
+            slot.use([key for key in report.keys if key.slot is lane])
+        if len(report.keys) < len(needed) + len(more):
             _logger.warning("%s; --graph-memory-mb allows no more, so the ladder is coarser", report)
         else:
             _logger.info("%s", report)
 
-    def _key(self, batch: Batch, rows: DenseRows, *, idle: bool) -> GraphKey:
-        attention = self._attentions.choose(batch.layout, idle=idle)
-        num_rows = max(len(rows.owners), batch.num_sequences)
-        num_tokens = max(batch.num_tokens, tokens_for_rows(num_rows))
-        if attention != OURS:
-            num_tokens = max(num_tokens, tokens_for_sequences(batch.num_sequences))
-        if num_tokens > self._largest:
-            raise StepFailed(
-                f"{batch.num_tokens} tokens in {batch.num_sequences} sequences with {num_rows} vectors are more than "
-                f"this engine holds: {self._largest} tokens, or a quarter as many vectors"
-            )
-        key = smallest_key(self._rungs[attention], num_tokens, attention, batch.num_sequences)
-        return key or GraphKey.holding(_round_up(num_tokens), attention, batch.num_sequences)
+    def _compile_and_capture(self, key: GraphKey) -> None:
+        self.slots[key.slot].graphs.compile_and_capture(key)
 
-    def _enqueue(self, entry: RingEntry, key: GraphKey, batch: Batch, rows: DenseRows, layout: OutputLayout) -> None:
-        views = entry.views(key)
-        write_batch(views, batch, rows, self._loaded.model.positions)
-        self._plan_attention(key, batch, entry)
-        self._queue.record(entry.begun_handle)
-        self._queue.copy_in(self._words_pointer, entry.words_address, views.words.nbytes)
-        hidden_states = self._forward(key, batch.num_tokens)
-        num_bytes = rows_offset(key.num_rows) + 4 * self._loaded.spec.dim * len(rows.owners)
-        self._queue.copy_out(entry.out_address, self._out_pointer, num_bytes)
-        if batch.outputs != DENSE_ONLY:
-            self._enqueue_tails(entry, layout, batch, hidden_states)
-        self._queue.record(entry.done_handle)
+    def _graph_bytes(self) -> int:
+        return sum(slot.graphs.num_bytes for slot in self.slots.values())
 
-    def _plan_attention(self, key: GraphKey, batch: Batch, entry: RingEntry) -> None:
-        if key.attention != OURS:
-            with torch.cuda.stream(self._stream):
-                self._attentions.backends[key.attention].plan(batch.layout, key, entry.number)
+    def _has_room(self) -> bool:
+        return self._max_bytes is None or self._graph_bytes() < self._max_bytes
 
-    def _forward(self, key: GraphKey, num_tokens: int) -> Tensor:
-        """Enqueue the pass of a batch of `num_tokens`: hidden states [num_tokens of the key, hidden]."""
-        captured = self._graphs.find(key, num_tokens)
-        if captured is None:
-            with torch.cuda.stream(self._stream):
-                return self._graphs.run(key)
-        self._queue.launch(captured.handle)
-        return captured.hidden_states
-
-    @torch.inference_mode()
-    def _enqueue_tails(self, entry: RingEntry, layout: OutputLayout, batch: Batch, hidden_states: Tensor) -> None:
-        """Outputs that few steps want are not part of any graph: they follow it on the same stream."""
-        with torch.cuda.stream(self._stream):
-            for kind in layout.slots.keys() - DENSE_ONLY:
-                slot = layout.slots[kind]
-                places = torch.from_numpy(token_rows(batch, kind)[0]).to(self._loaded.device, non_blocking=True)
-                target = entry.out_tensor[slot.offset : slot.offset + slot.num_bytes].view(torch.float32)
-                rows = self._loaded.token_heads[kind](hidden_states[places])
-                target.copy_(rows.reshape(-1), non_blocking=True)
-
-    def _output_layout(self, batch: Batch, key: GraphKey) -> OutputLayout:
-        """As `OutputLayout.plan`, with the first slot where the key's graph puts the dense rows."""
-        if batch.outputs == DENSE_ONLY and batch.layout.num_spans == batch.num_sequences:
-            offset, starts = rows_offset(key.num_rows), self._row_numbers[: batch.num_sequences + 1]
-            slot = OutputSlot(offset=offset, dim=self._loaded.spec.dim, row_starts=starts)
-            return OutputLayout(
-                num_sequences=batch.num_sequences, slots={OutputKind.DENSE: slot}, num_bytes=offset + slot.num_bytes
-            )
-        planned = OutputLayout.plan(batch, self._info.outputs)
-        shift = rows_offset(key.num_rows) - rows_offset(batch.num_sequences)
-        slots = {kind: replace(slot, offset=slot.offset + shift) for kind, slot in planned.slots.items()}
-        return replace(planned, slots=slots, num_bytes=planned.num_bytes + shift)
-
-    def _allocate(self) -> tuple[DeviceBlocks, list[RingEntry]]:
-        """Static device blocks, and pinned memory for every step in flight."""
-        key, loaded = GraphKey(self._largest, ""), self._loaded
-        max_words = num_words(key, has_token_types=loaded.has_token_types)
-        dense_bytes = rows_offset(key.num_rows) + 4 * loaded.spec.dim * key.num_rows
-        tail_bytes = sum(4 * loaded.outputs[kind].dim * self._largest for kind in loaded.outputs.keys() - DENSE_ONLY)
-        blocks = DeviceBlocks(
-            words=torch.zeros(max_words, dtype=torch.int32, device=loaded.device),
-            out=torch.zeros(dense_bytes, dtype=torch.uint8, device=loaded.device),
+    def _slot(self, lane: Lane, rungs: tuple[int, ...], attention_rows: AttentionRows) -> Slot:
+        loaded, config = self._loaded, self._config
+        attentions = create_attentions(
+            config.attention, loaded.model.attention_spec, loaded.device, loaded.dtype, attention_rows
         )
-        entries = [
-            RingEntry(
-                number,
-                max_words,
-                dense_bytes + tail_bytes,
-                has_token_types=loaded.has_token_types,
-                stream=self._stream,
-            )
-            for number in range(MAX_IN_FLIGHT)
-        ]
-        return blocks, entries
+        return Slot(
+            loaded,
+            attentions,
+            rungs,
+            lane=lane,
+            largest=max(MAX_GRAPH_TOKENS, round_up(loaded.spec.max_length)),
+            lazy=config.graphs == "lazy",
+            has_room=self._has_room,
+        )
 
     def _measure(self, tokens: int) -> float:
         """ms of a step full of `TYPICAL_LENGTH` sequences: the least of a few."""
@@ -239,7 +149,3 @@ class CudaEngine:
             stretched_tokens=min(int(tokens * STRETCH), MAX_GRAPH_TOKENS),
         )
         return replace(self._loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT), dtype=self._config.dtype)
-
-
-def _round_up(num_tokens: int) -> int:
-    return -(-num_tokens // COARSE_STEP) * COARSE_STEP

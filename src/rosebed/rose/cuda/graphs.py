@@ -1,12 +1,12 @@
 """One CUDA graph per key: the whole model, pooling and normalisation included. Knows no queue and no batch.
 
 All graphs of a cache share static input and output blocks and one memory pool: they run one after another on one
-stream, so nothing they hold has to outlive a replay but the copy-out that follows it there.
+stream, so nothing they hold has to outlive a replay but the copy-out that follows it there. Each slot has a cache.
 """
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from rosebed.core.engine_statistics import SlotStatistics
 from rosebed.core.outputs import ALIGNMENT
 from rosebed.core.types import Batch, Sequence, SequenceLayout, whole_span
 from rosebed.rose.cuda.attention import GraphAttention
-from rosebed.rose.cuda.capture import CaptureReport, StepCounts, capture_within
+from rosebed.rose.cuda.capture import StepCounts
 from rosebed.rose.cuda.driver import GraphHandle, instantiate
 from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.cuda.staging import input_views
@@ -69,17 +69,18 @@ class GraphCache:
         stream: torch.cuda.Stream,
         *,
         lazy: bool,
-        max_bytes: int | None = None,
+        has_room: Callable[[], bool],
     ) -> None:
-        """`lazy`: capture a key the second time it is enqueued. No graph is captured once all take `max_bytes`."""
+        """`lazy`: capture a key the second time it is enqueued, if there is room for it."""
         self._loaded = loaded
         self._attentions = attentions
         self._blocks = blocks
         self._stream = stream
         self._pool = torch.cuda.graph_pool_handle()
         self._lazy = lazy
-        self._max_bytes = max_bytes
-        self._num_bytes = 0
+        self._has_room = has_room
+        self.num_bytes = 0
+        """Device memory that the pool has grown by."""
         self._capture_seconds = 0.0
         self.counts = StepCounts()
         """Of steps since the start, or since warming up."""
@@ -123,7 +124,7 @@ class GraphCache:
         counts = self.counts
         return SlotStatistics(
             graphs=len(self._steps),
-            graph_bytes=self._num_bytes,
+            graph_bytes=self.num_bytes,
             capture_seconds=self._capture_seconds,
             replays=counts.num_replayed,
             eager_steps=counts.num_eager,
@@ -133,24 +134,19 @@ class GraphCache:
             padding_tokens=counts.padding_tokens,
         )
 
-    def capture_all(self, keys: list[GraphKey]) -> CaptureReport:
-        """Compile and capture the keys, largest first so that the pool is sized once. Blocks."""
-        with torch.cuda.stream(self._stream):
-            self._blocks.words.zero_()
-            return capture_within(keys, self._compile_and_capture, lambda: self._num_bytes, self._max_bytes)
-
     def start_counting(self) -> None:
         """Steps until now were of warming up."""
         self.counts = StepCounts()
 
-    def _has_room(self) -> bool:
-        return self._max_bytes is None or self._num_bytes < self._max_bytes
-
-    def _compile_and_capture(self, key: GraphKey) -> None:
+    def compile_and_capture(self, key: GraphKey) -> None:
+        """Make the key ready for replay. Blocks; no step may be in flight. Larger keys before smaller ones: then the
+        pool is sized once."""
         started = time.perf_counter()
-        # NOTE: plans of all keys share memory, and one key's kernels must not run by another's plan.
-        self._attentions[key.attention].plan(_one_sequence(key.num_tokens), key, 0)
-        self.run(key)
+        with torch.cuda.stream(self._stream):
+            self._blocks.words.zero_()  # what lies there was written for another key
+            # NOTE: plans of all keys share memory, and one key's kernels must not run by another's plan.
+            self._attentions[key.attention].plan(_one_sequence(key.num_tokens), key, 0)
+            self.run(key)
         self._stream.synchronize()
         self._capture_seconds += time.perf_counter() - started
         self._capture(key)
@@ -164,8 +160,8 @@ class GraphCache:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             hidden_states = self.run(key)
         step = self._steps[key] = CapturedStep(instantiate(graph), graph, hidden_states)
-        self._num_bytes += free_before - torch.cuda.mem_get_info(self._loaded.device)[0]
+        self.num_bytes += free_before - torch.cuda.mem_get_info(self._loaded.device)[0]
         self._capture_seconds += time.perf_counter() - started
         if self._lazy and not self._has_room():
-            _logger.warning("graphs take %.0f MB: --graph-memory-mb allows no more", self._num_bytes / (1 << 20))
+            _logger.warning("graphs take all that --graph-memory-mb allows: no more are captured")
         return step

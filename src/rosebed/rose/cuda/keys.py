@@ -3,13 +3,20 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rosebed.core.types import Lane
 
 SMALL_RUNGS = (16, 32)
 """Below the published ladder: short queries are common, and the products for 16 tokens take less than for 64."""
 FINE_STEP, FINE_MOST = 64, 1024
 COARSE_STEP = 256
 """The published buckets: multiples of 64, then of 256."""
+
+MAX_GRAPHS = 128
+"""Of one engine, however many backends it has."""
+BULK_STEP = 512
+"""Least distance of the bulk lane's rungs above `FINE_MOST`."""
 
 ROWS_LEAST = 64
 SEQUENCES_LEAST = 16
@@ -30,16 +37,18 @@ class GraphKey:
     """Name of the attention backend."""
     max_sequences: int | None = None
     """Sequences that attention is launched for; None for as many as there are vectors."""
+    slot: Lane = Lane.ONLINE
+    """Whose memory and stream it is bound to."""
 
     @staticmethod
-    def holding(num_tokens: int, attention: str, num_sequences: int) -> "GraphKey":
+    def holding(num_tokens: int, attention: str, num_sequences: int, *, slot: Lane = Lane.ONLINE) -> "GraphKey":
         """The key of exactly `num_tokens` whose attention is launched for at least so many sequences."""
         if attention == SEQUENCES_AS_DATA:
-            return GraphKey(num_tokens, attention)
+            return GraphKey(num_tokens, attention, slot=slot)
         few = few_sequences(num_tokens)
         if attention in PAY_PER_SEQUENCE and num_sequences <= few:
-            return GraphKey(num_tokens, attention, few)
-        return GraphKey(num_tokens, attention, sequence_capacity(num_tokens))
+            return GraphKey(num_tokens, attention, few, slot)
+        return GraphKey(num_tokens, attention, sequence_capacity(num_tokens), slot)
 
     @property
     def num_rows(self) -> int:
@@ -58,6 +67,22 @@ def ladder(max_tokens: int) -> tuple[int, ...]:
     while rungs[-1] < max_tokens:
         rungs.append(rungs[-1] + COARSE_STEP)
     return tuple(rungs[: bisect_left(rungs, max_tokens) + 1])
+
+
+def bulk_ladder(rungs: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of `rungs` that the bulk lane's graphs are captured for: powers of two, and above `FINE_MOST` the eighths
+    of the next power. Its batches are full or the last of their job, so that few sizes between matter."""
+    return tuple(rung for rung in rungs if not rung % _bulk_step(rung))
+
+
+def _bulk_step(rung: int) -> int:
+    power = 1 << (rung - 1).bit_length()
+    return power if rung <= FINE_MOST else max(BULK_STEP, power // 8)
+
+
+def in_slot(keys: Iterable[GraphKey], slot: Lane) -> list[GraphKey]:
+    """The same keys, bound to another slot."""
+    return [replace(key, slot=slot) for key in keys]
 
 
 def tokens_for_rows(num_rows: int) -> int:
@@ -80,10 +105,12 @@ def tokens_for_sequences(num_sequences: int) -> int:
     return TOKENS_PER_SEQUENCE * num_sequences if num_sequences > SEQUENCES_LEAST else 0
 
 
-def smallest_key(rungs: tuple[int, ...], num_tokens: int, attention: str, num_sequences: int = 1) -> GraphKey | None:
+def smallest_key(
+    rungs: tuple[int, ...], num_tokens: int, attention: str, num_sequences: int = 1, *, slot: Lane = Lane.ONLINE
+) -> GraphKey | None:
     """The smallest key that holds so many tokens and sequences; None if the ladder does not reach there."""
     place = bisect_left(rungs, num_tokens)
-    return GraphKey.holding(rungs[place], attention, num_sequences) if place < len(rungs) else None
+    return GraphKey.holding(rungs[place], attention, num_sequences, slot=slot) if place < len(rungs) else None
 
 
 def capture_order(keys: Iterable[GraphKey]) -> tuple[list[GraphKey], list[GraphKey]]:
@@ -99,6 +126,19 @@ def capture_order(keys: Iterable[GraphKey]) -> tuple[list[GraphKey], list[GraphK
         else:
             between.append(key)
     return coarse, between
+
+
+def order_of_slots(online: Iterable[GraphKey], bulk: Iterable[GraphKey]) -> tuple[list[GraphKey], list[GraphKey]]:
+    """(keys that every batch of the online lane needs, all others in the order in which they are worth capturing).
+
+    The bulk lane's come before what refines the online lane's: without any, a bulk step would run kernel by kernel and
+    keep the host from everything else. They are fewer where both would be more than `MAX_GRAPHS`.
+    """
+    coarse, between = capture_order(online)
+    first, second = capture_order(bulk)
+    room = max(0, MAX_GRAPHS - len(coarse) - len(between))
+    kept = sorted([*first, *second][:room], key=lambda key: -key.num_tokens)
+    return coarse, [*kept, *between]
 
 
 def rungs_of(keys: Iterable[GraphKey]) -> dict[str, tuple[int, ...]]:

@@ -34,7 +34,7 @@ def load_cuda_engine(spec: ModelSpec, config: EngineConfig) -> CudaEngine:
         float8.check_capability(capability, str(device))
     table = find_table(table_key(device), config.tune_table)
     dtype = _DTYPES[config.dtype]
-    _check_memory(spec, device, dtype, is_float8=is_float8)
+    _check_memory(spec, device, dtype, is_float8=is_float8, bulk_slot=config.bulk_slot)
     ops = (float8.Float8Ops if is_float8 else CudaOps)(load_table(table, float8=is_float8), pdl=capability[0] >= 9)
     loaded = load_model(spec, ops, device=device, dtype=dtype)
     if is_float8:
@@ -53,13 +53,16 @@ def table_key(device: torch.device) -> TableKey:
     )
 
 
-def _check_memory(spec: ModelSpec, device: torch.device, dtype: torch.dtype, *, is_float8: bool) -> None:
+def _check_memory(
+    spec: ModelSpec, device: torch.device, dtype: torch.dtype, *, is_float8: bool, bulk_slot: bool
+) -> None:
     plan = plan_memory(
         spec,
         num_parameters=count_parameters(spec),
         item_bytes=dtype.itemsize,
         max_graph_tokens=MAX_GRAPH_TOKENS,
         is_float8=is_float8,
+        bulk_slot=bulk_slot,
     )
     plan.check(torch.cuda.mem_get_info(device)[0], str(device))
     _logger.info("memory plan: %s", plan)
