@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from os import PathLike
 from threading import Event
 from typing import ParamSpec, Self, TypeVar
@@ -27,7 +26,7 @@ from rosebed.core.types import Sequence as TokenSequence
 
 with needs_extra("Embedder", "serve"):
     from rosebed.rose import load_engine
-    from rosebed.rose.config import EngineConfig
+    from rosebed.rose.config import EngineConfig, in_process
     from rosebed.text.prompts import resolve_prompt
     from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
 
@@ -55,8 +54,8 @@ class Embedder:
     ) -> None:
         """Load `model`, a folder or a hub id (at `revision`). A `SetupError` says what is wrong with it.
 
-        CUDA graphs are captured as batches recur, so that a short job starts at once. There is no `bulk_slot`: nothing
-        else runs beside.
+        CUDA graphs are captured as batches recur, so that a short job starts at once. `bulk_slot` and `refine_graphs`
+        are of servers alone.
         """
         _check_types(revision, overrides, config)
         folder = resolve_model_folder(model, revision=revision)
@@ -68,7 +67,7 @@ class Embedder:
         self._process = os.getpid()
         self._is_closed = False
         try:
-            self._engine: Engine = self._on_thread(load_engine, self.spec, replace(config, bulk_slot=False))
+            self._engine: Engine = self._on_thread(load_engine, self.spec, in_process(config))
         except BaseException:
             self._thread.shutdown(wait=False)
             raise

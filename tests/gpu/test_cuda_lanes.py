@@ -1,5 +1,6 @@
 """Two lanes in flight at once: each vector as if it were alone, online steps before bulk ones, figures by lane."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from rosebed.core.types import Batch, Float32Array, Lane, OutputKind, Sequence
 from rosebed.rose import load_engine
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cuda.engine import CudaEngine
-from rosebed.rose.cuda.keys import bulk_ladder, ladder
+from rosebed.rose.cuda.history import History, HistoryKey
+from rosebed.rose.cuda.keys import GraphKey, bulk_ladder, ladder
 
 LONG = 8192
 ROUNDS = 20
@@ -121,3 +123,33 @@ def test_without_a_bulk_slot_both_lanes_share_one(folder: Path) -> None:
         vectors_of(shared, batch)
     assert set(shared.statistics()) == {Lane.ONLINE}
     assert shared.statistics()[Lane.ONLINE].eager_steps == 2
+
+
+def test_frequent_sizes_get_graphs_in_idle_moments_that_replay_as_eager(folder: Path, tmp_path: Path) -> None:
+    key = HistoryKey(chip="any", fingerprint="pplx", dtype="bfloat16", rosebed="1", torch="2", triton="3")
+    history = History(key, tmp_path)
+    history.write({GraphKey(1088, "triton"): 4000, GraphKey(192, "triton", slot=Lane.BULK): 8000})
+    engine = load_cuda(folder, EngineConfig(device="cuda", token_budget=LONG))
+    engine._history = history  # pyright: ignore[reportPrivateUsage]
+    engine.warm_up()
+    before = engine.statistics()
+    times = list[float]()
+    while True:
+        started = time.perf_counter()
+        if not engine.idle():
+            break
+        times.append(time.perf_counter() - started)
+    assert len(times) == 4
+    assert max(times) < 0.25
+    eager = load_cuda(folder, EngineConfig(device="cuda", graphs="off", token_budget=LONG))
+    online = pack(*(make_sequence(random_ids(n, seed=n)) for n in (500, 300, 250)))
+    bulk = in_bulk(*(make_sequence(random_ids(n, seed=n)) for n in (100, 90)))
+    for batch, lane, padding in ((online, Lane.ONLINE, 38), (bulk, Lane.BULK, 2)):
+        assert least_cosine(vectors_of(engine, batch), vectors_of(eager, batch)) > 0.9999
+        after = engine.statistics()[lane]
+        assert (after.graphs - before[lane].graphs, after.idle_captures, after.live_captures) == (1, 1, 0)
+        assert (after.replays, after.eager_steps, after.padding_tokens) == (1, 0, padding)
+    for batch in (online_batch(0), bulk_batch(0)):
+        assert least_cosine(vectors_of(engine, batch), vectors_of(eager, batch)) > 0.9999
+    engine.close()
+    assert history.read()[GraphKey(1088, "triton")] == 2001

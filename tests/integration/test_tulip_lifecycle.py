@@ -303,6 +303,7 @@ async def test_the_engines_figures_are_scraped_by_lane() -> None:
         "eager_steps_total": (2, 0),
         "cold_steps_total": (0, 1),
         "live_captures_total": (0, 3),
+        "idle_captures_total": (0, 0),
         "padding_tokens_total": (0, 40),
     }
     assert values == {

@@ -24,6 +24,7 @@ from rosebed.rose.cuda import driver, engine, graphs, lazy, slot
 from rosebed.rose.cuda.attention import AttentionSet, BoundAttention
 from rosebed.rose.cuda.attention_choice import OURS, AttentionChoice
 from rosebed.rose.cuda.engine import CudaEngine
+from rosebed.rose.cuda.history import History
 from rosebed.rose.cuda.keys import GraphKey
 from rosebed.rose.loader import load_model
 from rosebed.rose.ops import reference
@@ -129,6 +130,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *, max_graph_tokens: int = 512) ->
         "stream": nullcontext,
         "current_stream": PlainStream,
         "graph_pool_handle": lambda: (0, 0),
+        "mem_get_info": _mem_get_info,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(slot, "Queue", PlainQueue)
@@ -141,6 +143,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *, max_graph_tokens: int = 512) ->
     assert driver.Queue is not PlainQueue
 
 
+def _mem_get_info(_device: object = None) -> tuple[int, int]:
+    return 1 << 34, 1 << 34
+
+
 def _itself(event: PlainEvent) -> PlainEvent:
     return event
 
@@ -149,7 +155,7 @@ def _create_attentions(_name: str, spec: AttentionSpec, *_rest: object) -> Atten
     return AttentionSet({OURS: PlainAttention(spec)}, AttentionChoice((OURS,), spec.head_dim))
 
 
-def cuda_engine(folder: Path, config: EngineConfig) -> CudaEngine:
+def cuda_engine(folder: Path, config: EngineConfig, history: History | None = None) -> CudaEngine:
     """The engine of the model in `folder`, in float32."""
     loaded = load_model(spec_of(folder), reference, device=CPU, dtype=torch.float32)
-    return CudaEngine(loaded, config, {})
+    return CudaEngine(loaded, config, {}, history)

@@ -12,7 +12,8 @@ from rosebed.core.errors import ConfigError
 from rosebed.core.types import Batch, Float32Array, Lane, OutputKind
 from rosebed.rose.config import EngineConfig, GraphPolicy
 from rosebed.rose.cuda.engine import CudaEngine
-from rosebed.rose.cuda.keys import bulk_ladder, ladder
+from rosebed.rose.cuda.history import History, HistoryKey
+from rosebed.rose.cuda.keys import GraphKey, bulk_ladder, ladder
 
 RUNGS = ladder(512)
 
@@ -118,3 +119,41 @@ def test_what_the_bound_leaves_no_graph_for_runs_kernel_by_kernel(folder: Path) 
     vectors(engine, batches()[-1])
     figures = engine.statistics()[Lane.BULK]
     assert (figures.graphs, figures.eager_steps, figures.cold_steps) == (0, 1, 1)
+
+
+HISTORY_KEY = HistoryKey(chip="none", fingerprint="bert", dtype="float32", rosebed="1", torch="2", triton="3")
+FREQUENT = GraphKey(192, "triton", slot=Lane.BULK)
+
+
+def test_idle_moments_add_graphs_for_sizes_that_were_frequent(folder: Path) -> None:
+    history = History(HISTORY_KEY, folder / "history")
+    history.write({FREQUENT: 1000, GraphKey(192, "triton"): 1000, GraphKey(192, "gone", slot=Lane.BULK): 1000})
+    reference, engine = load(folder), cuda_engine(folder, config(), history)
+    assert not engine.idle()  # not before it has warmed up
+    engine.warm_up()
+    batch = Batch.pack([make_sequence(random_ids(n, seed=n)) for n in (100, 90)], lane=Lane.BULK)
+    before = vectors(engine, batch)
+    assert engine.statistics()[Lane.BULK].padding_tokens == 66
+    assert [engine.idle() for _ in range(3)] == [True, True, False]
+    after = vectors(engine, batch)
+    figures = engine.statistics()[Lane.BULK]
+    assert figures.padding_tokens == 66 + 2
+    assert (figures.idle_captures, figures.live_captures, figures.replays) == (1, 0, 2)
+    assert figures.graphs == len(bulk_ladder(RUNGS)) + 1
+    np.testing.assert_allclose(after, vectors(reference, batch), atol=1e-5)
+    np.testing.assert_allclose(after, before, atol=1e-5)
+    for batch in batches():
+        np.testing.assert_allclose(vectors(engine, batch), vectors(reference, batch), atol=1e-5)
+    engine.close()
+    assert history.read()[FREQUENT] == 500 + 3
+
+
+@pytest.mark.parametrize("graphs", ["lazy", "off"])
+def test_only_full_graphs_are_refined_and_counted(folder: Path, graphs: GraphPolicy) -> None:
+    history = History(HISTORY_KEY, folder / "history")
+    engine = cuda_engine(folder, config(graphs), history)
+    engine.warm_up()
+    vectors(engine, batches()[0])
+    assert not engine.idle()
+    engine.close()
+    assert not history.path.exists()

@@ -1,11 +1,15 @@
 """When turns are run: as often as needed, and never otherwise."""
 
 import asyncio
+import time
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from rosebed.core.engine import Completion
 from rosebed.testing import FakeEngine, StepTime, fake_sequence
+from rosebed.tulip import step_loop
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.metrics import TulipMetrics
 from rosebed.tulip.request import RequestState
@@ -60,6 +64,71 @@ async def test_what_arrives_in_one_iteration_shares_a_batch(completion: Completi
     await asyncio.gather(*(counted.run(n) for n in range(1, 6)))
     assert [batch.num_sequences for batch in counted.engine.batches] == [5]
     counted.engine.close()
+
+
+@pytest.mark.parametrize("completion", list(Completion))
+async def test_an_idle_engine_gets_time_of_its_own_piece_by_piece(
+    completion: Completion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_loop, "IDLE_S", 0.05)
+    engine = FakeEngine(completion=completion)
+    engine.idle_work = 2
+    counted = Counted(engine)
+    started = time.monotonic()
+    await counted.run(1)
+    await _eventually(lambda: len(engine.idle_calls) == 3)
+    for before, at in pairwise([started, *engine.idle_calls]):
+        assert at - before >= 0.045
+    await asyncio.sleep(0.15)  # two pieces and one call to learn that there is no more, until there have been steps
+    assert len(engine.idle_calls) == 3
+    await counted.run(2)
+    await _eventually(lambda: len(engine.idle_calls) == 4)
+    counted.loop.close()
+    await counted.run(3)
+    await asyncio.sleep(0.1)
+    assert len(engine.idle_calls) == 4
+    engine.close()
+
+
+async def _eventually(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+async def test_an_engine_that_works_or_has_just_worked_gets_none() -> None:
+    engine = FakeEngine(by_hand=True)
+    engine.idle_work = 100
+    counted = Counted(engine)
+    running = asyncio.ensure_future(counted.run(1))
+    await _eventually(lambda: bool(engine.unfinished))
+    counted.loop._use_idle_time()  # pyright: ignore[reportPrivateUsage]
+    engine.finish_next()
+    await running
+    counted.loop._use_idle_time()  # pyright: ignore[reportPrivateUsage]
+    assert engine.idle_calls == []
+    engine.close()
+
+
+async def test_an_engine_that_fails_while_idle_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_loop, "IDLE_S", 0.02)
+    engine = FakeEngine()
+    calls: list[int] = []
+
+    def fail() -> bool:
+        calls.append(1)
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(engine, "idle", fail)
+    counted = Counted(engine)
+    for _ in range(2):
+        await counted.run(1)
+        await asyncio.sleep(0.1)
+    assert calls == [1]
+    assert counted.reasons == []
+    engine.close()
 
 
 async def test_a_failing_turn_is_fatal() -> None:

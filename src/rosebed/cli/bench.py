@@ -11,7 +11,7 @@ from rosebed.bench.config import SCENARIOS, BenchConfig
 from rosebed.cli.options import SectionedCommand, SectionedOption, config_options
 from rosebed.cli.progress import ProgressLine
 from rosebed.core.model_spec import ModelOverrides
-from rosebed.rose.config import EngineConfig
+from rosebed.rose.config import SERVERS_ONLY, EngineConfig
 
 _SECTION = "Measurement"
 
@@ -42,7 +42,7 @@ def _numbers(flag: str, text: str) -> Callable[[Any], Any]:
 @_numbers("--clients", "Clients at once, instead of the scenario's, where each sends when its last answer has come.")
 @config_options(BenchConfig, "bench", section=_SECTION, exclude=("tokens", "inputs", "clients", "engine", "overrides"))
 @config_options(ModelOverrides, "overrides", section="Model in process")
-@config_options(EngineConfig, "engine", section="Engine in process", exclude=("bulk_slot",))
+@config_options(EngineConfig, "engine", section="Engine in process", exclude=SERVERS_ONLY)
 def command(
     scenario: str,
     plot: Path | None,

@@ -12,7 +12,7 @@ from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.errors import ConfigError, InvalidInput
-from rosebed.rose.config import EngineConfig
+from rosebed.rose.config import SERVERS_ONLY, EngineConfig
 from rosebed.text.prompts import resolve_prompt
 
 _CHUNK = 1024
@@ -28,7 +28,7 @@ _CHUNK = 1024
 @click.option(
     "--normalize/--no-normalize", default=None, help="Scale vectors to length 1; by default what the checkpoint says."
 )
-@config_options(EngineConfig, "engine", section="Engine", exclude=("bulk_slot",))
+@config_options(EngineConfig, "engine", section="Engine", exclude=SERVERS_ONLY)
 def command(
     model: ChosenModel,
     texts: tuple[str, ...],

@@ -10,7 +10,7 @@ from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.cli.progress import ProgressLine
 from rosebed.core.errors import ConfigError
-from rosebed.rose.config import EngineConfig
+from rosebed.rose.config import SERVERS_ONLY, EngineConfig
 
 
 @click.command(cls=SectionedCommand)
@@ -25,7 +25,7 @@ from rosebed.rose.config import EngineConfig
     type=float,
     help="Cosine distance from the reference that is allowed; by default 1e-5 in float32, 1e-2 in float8, else 1e-3.",
 )
-@config_options(EngineConfig, "engine", section="Engine", exclude=("bulk_slot",))
+@config_options(EngineConfig, "engine", section="Engine", exclude=SERVERS_ONLY)
 def command(
     model: ChosenModel, golden: Path | None, tolerance: float | None, engine: Callable[[], EngineConfig]
 ) -> None:

@@ -108,6 +108,11 @@ class Engine(Protocol):
         """Do all that must not happen under live traffic (compiling, capturing, measuring). Blocks."""
         ...
 
+    def idle(self) -> bool:
+        """Use a moment in which nothing is in flight and nothing queued, for what makes later steps faster. Blocks for
+        some tens of milliseconds; False if there is nothing to be done until more steps have run."""
+        ...
+
     def statistics(self) -> EngineStatistics:
         """What its graphs are and how steps have run. Safe to call from any thread, and cheap."""
         ...

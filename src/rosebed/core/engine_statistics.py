@@ -24,6 +24,8 @@ class SlotStatistics:
     """Of these, each the first of its key: kernels that nothing before had needed were compiled while it waited."""
     live_captures: int = 0
     """Graphs captured on the way to a step, which waited for them."""
+    idle_captures: int = 0
+    """Graphs captured, for frequent sizes, while there was nothing else to do."""
     tokens: int = 0
     """Tokens of all these steps."""
     padding_tokens: int = 0

@@ -10,6 +10,9 @@ GraphPolicy = Literal["full", "lazy", "off"]
 ATTENTION_BACKENDS = ("sdpa", "triton", "torch-varlen", "flashinfer-fa2", "flashinfer-fa3", "fa3", "fa4")
 """The first runs on the CPU, the others on GPUs."""
 
+SERVERS_ONLY = ("bulk_slot", "refine_graphs")
+"""Settings that engines without a server before them have no use for."""
+
 MAX_TOKEN_BUDGET = 1 << 24
 """More is a slip of the hand: no device holds the hidden states of so many."""
 MAX_THREADS = 4096
@@ -45,6 +48,9 @@ class EngineConfig:
     bulk_slot: bool = True
     """Gives bulk work a stream and graphs of its own on a GPU, so that online work does not wait for its steps; takes
     memory for one more step. Without, both share one."""
+    refine_graphs: bool = True
+    """With graphs in full: counts the sizes of steps, keeps the counts in the user's cache folder, and captures graphs
+    for frequent sizes while the server is idle."""
     num_threads: int | None = None
     """CPU threads that one step uses; none leaves torch's own choice, one per core."""
 
@@ -67,6 +73,11 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
     return replace(config, device=device, dtype=dtype)
 
 
+def in_process(config: EngineConfig) -> EngineConfig:
+    """`config` for an engine whose caller drives it by itself."""
+    return replace(config, bulk_slot=False, refine_graphs=False)
+
+
 def check_config(config: EngineConfig) -> None:
     """ConfigError for a value that is wrong on every machine, naming its flag."""
     _check_type("--device", config.device, str)
@@ -76,6 +87,7 @@ def check_config(config: EngineConfig) -> None:
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
     _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
     _check_flag("--bulk-slot", config.bulk_slot)
+    _check_flag("--refine-graphs", config.refine_graphs)
     kind, colon, index = config.device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not index.isdecimal())):
         raise ConfigError(f"--device should be auto, cpu, cuda or cuda:N, not {config.device!r}")

@@ -85,6 +85,10 @@ class CpuEngine:
             finally:
                 lazy.release()
 
+    def idle(self) -> bool:
+        """Nothing to be done."""
+        return False
+
     def statistics(self) -> EngineStatistics:
         """None: the CPU has no graphs."""
         return {}

@@ -104,6 +104,10 @@ class FakeEngine:
         self.num_unreleased = 0
         """Steps whose buffer was not given back yet."""
         self.warmed_up = False
+        self.idle_work = 0
+        """How often `idle` still has something to do."""
+        self.idle_calls: list[float] = []
+        """When `idle` was called, by `time.monotonic`."""
         self.figures: EngineStatistics = {}
         """What `statistics` returns: a test sets it."""
         self.closed = threading.Event()
@@ -181,6 +185,11 @@ class FakeEngine:
 
     def warm_up(self) -> None:
         self.warmed_up = True
+
+    def idle(self) -> bool:
+        self.idle_calls.append(time.monotonic())
+        self.idle_work -= 1
+        return self.idle_work >= 0
 
     def statistics(self) -> EngineStatistics:
         return self.figures

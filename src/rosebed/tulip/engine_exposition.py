@@ -16,6 +16,7 @@ _COUNTERS = {
     "eager_steps": "Steps that ran kernel by kernel.",
     "cold_steps": "Steps that ran kernel by kernel with a key that nothing had run before, and may have compiled.",
     "live_captures": "Graphs captured on the way to a step, which waited for them.",
+    "idle_captures": "Graphs captured, for frequent sizes, while there was nothing else to do.",
     "padding_tokens": "Tokens that steps computed beyond their own.",
 }
 """Field of `SlotStatistics` → what it means. Its `tokens` are the server's own."""

@@ -92,6 +92,7 @@ class TulipServer:
             if link is not None:
                 ending.create_task(link.stop(grace_s))
         self._running.watchdog.stop()
+        self._running.step_loop.close()
         if self._running.metrics_endpoint is not None:
             await asyncio.to_thread(self._running.metrics_endpoint.close)
         self._closed.set()

@@ -1,7 +1,8 @@
 """Calls `Scheduler.turn` on the event loop, when there is something to do and at no other time.
 
 POLL engines: the loop re-arms itself while a step is in flight, and for a moment after, and never sleeps then. CALLBACK
-engines: the end of a step wakes it from the engine's thread. There is no timer and no task.
+engines: the end of a step wakes it from the engine's thread. There is no task, and one timer: it lets the engine use
+the time in which there is nothing to do.
 """
 
 import asyncio
@@ -20,6 +21,10 @@ LINGER_NS = 5_000_000
 """A polled loop stays awake so long after a step: who asks one thing after another asks again by then. A thread that
 sleeps takes 50 µs to wake, and finds its caches cold."""
 
+IDLE_S = 0.5
+"""Nothing must have happened for so long before the engine may use the time: whoever asks at shorter intervals never
+waits for it."""
+
 
 class StepLoop:
     """A scheduler and what drives it. Belongs to the running event loop."""
@@ -30,8 +35,12 @@ class StepLoop:
         """`on_fatal` is told why no further step can be run."""
         self._loop = asyncio.get_running_loop()
         self._on_fatal = on_fatal
+        self._engine = engine
         self._armed = False
         self._awake_until_ns = 0
+        self._turned_ns = 0
+        self._may_idle = True
+        self._idle_timer: asyncio.TimerHandle | None = None
         calls_back = engine.completion is Completion.CALLBACK
         self.scheduler = Scheduler(
             engine,
@@ -47,6 +56,12 @@ class StepLoop:
             self._armed = True
             self._loop.call_soon(self._turn)
 
+    def close(self) -> None:
+        """The engine gets no more time of its own."""
+        self._may_idle = False
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
     def _turn(self) -> None:
         self._armed = False
         try:
@@ -61,6 +76,25 @@ class StepLoop:
             self._awake_until_ns = now_ns + LINGER_NS
         if now_ns < self._awake_until_ns:
             self.wake()
+        self._turned_ns = now_ns
+        if self._idle_timer is None and self._may_idle:
+            self._idle_timer = self._loop.call_later(IDLE_S, self._use_idle_time)
+
+    def _use_idle_time(self) -> None:
+        self._idle_timer = None
+        if self._armed or not self.scheduler.idle:
+            return  # a turn will come, and set the timer again
+        wait_s = IDLE_S - (time.monotonic_ns() - self._turned_ns) / 1e9
+        if wait_s <= 0:
+            try:
+                if not self._engine.idle():
+                    return  # until there have been more steps
+            except Exception:
+                _LOG.exception("the engine failed while idle; it gets no more time of its own")
+                self._may_idle = False
+                return
+            wait_s = IDLE_S
+        self._idle_timer = self._loop.call_later(wait_s, self._use_idle_time)
 
     def _await_callback(self, lazy: LazyTensor) -> None:
         lazy.add_done_callback(self._wake_from_engine)

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -38,9 +37,10 @@ class EngineTarget(InProcessTarget):
     async def describe(self) -> TargetInfo:
         with needs_extra("an engine in process", "serve"):
             from rosebed.rose import load_engine
+            from rosebed.rose.config import in_process
         folder = resolve_model_folder(self._settings.address.location)
         spec = resolve_model_spec(CheckpointFiles.read(folder), self._settings.overrides)
-        self._engine = load_engine(spec, replace(self._settings.engine, bulk_slot=False))  # calls are of one lane
+        self._engine = load_engine(spec, in_process(self._settings.engine))
         self._engine.warm_up()
         info = self._engine.info
         return TargetInfo(

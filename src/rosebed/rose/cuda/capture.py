@@ -39,6 +39,8 @@ class StepCounts:
     """Steps, each the first of its key, that ran kernel by kernel."""
     num_captures: int = 0
     """Graphs captured on the way to a step."""
+    num_idle_captures: int = 0
+    """Graphs captured while there was nothing else to do."""
     tokens: int = 0
     padding_tokens: int = 0
     """Those by which keys were larger than their steps."""

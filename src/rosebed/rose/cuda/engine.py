@@ -8,6 +8,7 @@ import logging
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.engine_statistics import EngineStatistics
@@ -17,8 +18,10 @@ from rosebed.rose.cuda.attention import create_attentions
 from rosebed.rose.cuda.attention_choice import AttentionRows
 from rosebed.rose.cuda.budget import CANDIDATES, choose_budget
 from rosebed.rose.cuda.capture import capture_within
+from rosebed.rose.cuda.history import History
 from rosebed.rose.cuda.keys import GraphKey, bulk_ladder, in_slot, ladder, order_of_slots
 from rosebed.rose.cuda.lazy import EventTensor
+from rosebed.rose.cuda.refiner import Refiner
 from rosebed.rose.cuda.slot import MAX_IN_FLIGHT, Slot, round_up
 from rosebed.rose.loader import LoadedModel
 
@@ -38,10 +41,19 @@ TYPICAL_LENGTH = 512
 class CudaEngine:
     """`Engine` on one GPU. Used from one thread."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig, attention_rows: AttentionRows) -> None:
-        """`attention_rows`: measured times, by which auto chooses."""
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        config: EngineConfig,
+        attention_rows: AttentionRows,
+        history: History | None = None,
+    ) -> None:
+        """`attention_rows`: measured times, by which auto chooses. `history`: where the sizes of steps are kept, by
+        which graphs are refined; None keeps none."""
         self._loaded = loaded
         self._config = config
+        self._history = history
+        self._refiner: Refiner | None = None
         self._max_bytes = None if config.graph_memory_mb is None else config.graph_memory_mb << 20
         self._ladder = ladder(MAX_GRAPH_TOKENS)
         self._online = self._slot(Lane.ONLINE, self._ladder, attention_rows)
@@ -78,7 +90,13 @@ class CudaEngine:
             self._info = self._info_for(choose_budget(step_ms))
             _logger.info("token budget %d, by ms per step of %s", self._info.limits.tokens, step_ms)
         for slot in self.slots.values():
-            slot.graphs.start_counting()
+            slot.start_counting()
+        if self._config.graphs == "full" and self._history is not None:
+            self._refiner = Refiner(self.slots, self._history, max_bytes=self._max_bytes, free_bytes=self._free_bytes)
+
+    def idle(self) -> bool:
+        """Add a graph for a size that is frequent, by halves: its kernels, then the graph."""
+        return self._refiner is not None and self._refiner.advance()
 
     def statistics(self) -> EngineStatistics:
         return {lane: slot.graphs.statistics() for lane, slot in self.slots.items()}
@@ -87,6 +105,9 @@ class CudaEngine:
         for lane, slot in self.slots.items():
             slot.stream.synchronize()
             _logger.info("%s: %s", lane.name.lower(), slot.graphs.counts)
+        if self._refiner is not None:
+            self._refiner.save()
+            self._refiner = None
 
     def _capture(self) -> None:
         choice = self._online.attentions.choice
@@ -103,10 +124,15 @@ class CudaEngine:
             _logger.info("%s", report)
 
     def _compile_and_capture(self, key: GraphKey) -> None:
-        self.slots[key.slot].graphs.compile_and_capture(key)
+        graphs = self.slots[key.slot].graphs
+        graphs.compile(key)
+        graphs.capture(key)
 
     def _graph_bytes(self) -> int:
         return sum(slot.graphs.num_bytes for slot in self.slots.values())
+
+    def _free_bytes(self) -> int:
+        return torch.cuda.mem_get_info(self._loaded.device)[0]
 
     def _has_room(self) -> bool:
         return self._max_bytes is None or self._graph_bytes() < self._max_bytes

@@ -6,7 +6,7 @@ stream, so nothing they hold has to outlive a replay but the copy-out that follo
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,6 +130,7 @@ class GraphCache:
             eager_steps=counts.num_eager,
             cold_steps=counts.num_cold,
             live_captures=counts.num_captures,
+            idle_captures=counts.num_idle_captures,
             tokens=counts.tokens,
             padding_tokens=counts.padding_tokens,
         )
@@ -138,9 +139,13 @@ class GraphCache:
         """Steps until now were of warming up."""
         self.counts = StepCounts()
 
-    def compile_and_capture(self, key: GraphKey) -> None:
-        """Make the key ready for replay. Blocks; no step may be in flight. Larger keys before smaller ones: then the
-        pool is sized once."""
+    @property
+    def held(self) -> Collection[GraphKey]:
+        """Keys that are ready for replay."""
+        return self._steps.keys()
+
+    def compile(self, key: GraphKey) -> None:
+        """Run the key once on empty input, so that it can be captured. Blocks; no step may be in flight."""
         started = time.perf_counter()
         with torch.cuda.stream(self._stream):
             self._blocks.words.zero_()  # what lies there was written for another key
@@ -149,7 +154,16 @@ class GraphCache:
             self.run(key)
         self._stream.synchronize()
         self._capture_seconds += time.perf_counter() - started
+
+    def capture(self, key: GraphKey) -> None:
+        """Make a key that has been compiled ready for replay. Larger keys before smaller ones: then the pool is sized
+        once."""
         self._capture(key)
+
+    def capture_idle(self, key: GraphKey) -> None:
+        """The same while a server is idle, which is counted apart."""
+        self._capture(key)
+        self.counts.num_idle_captures += 1
 
     def _capture(self, key: GraphKey) -> CapturedStep:
         """Record what `run` enqueues. The key must have run before: compiling is not allowed during a capture."""

@@ -71,8 +71,9 @@ def ladder(max_tokens: int) -> tuple[int, ...]:
 
 def bulk_ladder(rungs: tuple[int, ...]) -> tuple[int, ...]:
     """Those of `rungs` that the bulk lane's graphs are captured for: powers of two, and above `FINE_MOST` the eighths
-    of the next power. Its batches are full or the last of their job, so that few sizes between matter."""
-    return tuple(rung for rung in rungs if not rung % _bulk_step(rung))
+    of the next power; the last one too. Its batches are full or the last of their job, so that few sizes between
+    matter."""
+    return tuple(rung for rung in rungs if not rung % _bulk_step(rung) or rung == rungs[-1])
 
 
 def _bulk_step(rung: int) -> int:

@@ -7,10 +7,12 @@ from pathlib import Path
 import torch
 
 from rosebed.core.model_spec import ModelSpec
+from rosebed.core.version import __version__
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cuda import float8
 from rosebed.rose.cuda.attention_choice import attention_rows
 from rosebed.rose.cuda.engine import MAX_GRAPH_TOKENS, CudaEngine
+from rosebed.rose.cuda.history import History, HistoryKey, user_folder
 from rosebed.rose.cuda.linear_table import load_table
 from rosebed.rose.cuda.memory import plan_memory
 from rosebed.rose.cuda.ops import CudaOps
@@ -40,7 +42,19 @@ def load_cuda_engine(spec: ModelSpec, config: EngineConfig) -> CudaEngine:
     if is_float8:
         float8.pack(loaded.model)
         torch.cuda.empty_cache()  # graphs cannot use what the bfloat16 weights leave behind
-    return CudaEngine(loaded, config, attention_rows(table))
+    history = History(_history_key(spec, config, device), user_folder()) if config.refine_graphs else None
+    return CudaEngine(loaded, config, attention_rows(table), history)
+
+
+def _history_key(spec: ModelSpec, config: EngineConfig, device: torch.device) -> HistoryKey:
+    return HistoryKey(
+        chip=torch.cuda.get_device_name(device),
+        fingerprint=spec.fingerprint,
+        dtype=config.dtype,
+        rosebed=__version__,
+        torch=torch.__version__,
+        triton=version("triton"),
+    )
 
 
 def table_key(device: torch.device) -> TableKey:

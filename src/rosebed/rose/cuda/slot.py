@@ -4,7 +4,8 @@ A slot's steps run in order on its stream, so that the next may be enqueued whil
 Knows nothing of warming up and of budgets.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from rosebed.rose.cuda.driver import EventHandle, Queue, device_pointer
 from rosebed.rose.cuda.graphs import DeviceBlocks, GraphCache, rows_offset
 from rosebed.rose.cuda.keys import COARSE_STEP, GraphKey, rungs_of, smallest_key, tokens_for_rows, tokens_for_sequences
 from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry, device_lost
+from rosebed.rose.cuda.refine import fine_tokens
 from rosebed.rose.cuda.staging import num_words, write_batch
 from rosebed.rose.heads.dense import DenseRows
 from rosebed.rose.heads.token import token_rows
@@ -52,6 +54,8 @@ class Slot:
         self.stream = torch.cuda.Stream(loaded.device, priority=PRIORITY[lane])
         self.last_done: EventHandle | None = None
         """The end of the step enqueued last."""
+        self.wanted: Counter[GraphKey] = Counter()
+        """Steps within the ladder by the key of their own size, since warming up."""
         self._loaded = loaded
         self._largest = largest
         self._rungs = dict.fromkeys(attentions.backends, ladder)
@@ -72,6 +76,33 @@ class Slot:
     def use(self, keys: list[GraphKey]) -> None:
         """Run batches in these keys alone; larger ones kernel by kernel."""
         self._rungs = dict.fromkeys(self._rungs, ()) | rungs_of(keys)
+
+    def start_counting(self) -> None:
+        """Steps until now were of warming up."""
+        self.wanted.clear()
+        self.graphs.start_counting()
+
+    @property
+    def held(self) -> Collection[GraphKey]:
+        """Keys that have graphs."""
+        return self.graphs.held
+
+    @property
+    def graph_bytes(self) -> int:
+        return self.graphs.num_bytes
+
+    def rung_of(self, key: GraphKey) -> int | None:
+        """Tokens of the ladder's key for steps of the size of `key`; None beyond the ladder."""
+        rung = smallest_key(self._rungs.get(key.attention, ()), key.num_tokens, key.attention)
+        return None if rung is None else rung.num_tokens
+
+    def compile(self, key: GraphKey) -> None:
+        """See `GraphCache`."""
+        self.graphs.compile(key)
+
+    def capture_idle(self, key: GraphKey) -> None:
+        """Capture `key`, which has been compiled; steps of just its size run in it from now on."""
+        self.graphs.capture_idle(key)
 
     def step(self, batch: Batch, *, behind: "Slot | None" = None) -> EventTensor:
         """Enqueue `batch`; it begins after all that `behind` has enqueued so far."""
@@ -103,7 +134,13 @@ class Slot:
                 f"this engine holds: {self._largest} tokens, or a quarter as many vectors"
             )
         key = smallest_key(self._rungs[attention], num_tokens, attention, batch.num_sequences, slot=self.lane)
-        return key or GraphKey.holding(round_up(num_tokens), attention, batch.num_sequences, slot=self.lane)
+        if key is None:
+            return GraphKey.holding(round_up(num_tokens), attention, batch.num_sequences, slot=self.lane)
+        fine, wanted = fine_tokens(num_tokens), key
+        if fine < key.num_tokens:
+            wanted = GraphKey.holding(fine, attention, batch.num_sequences, slot=self.lane)
+        self.wanted[wanted] += 1
+        return wanted if wanted in self.graphs.held else key
 
     def _enqueue(self, entry: RingEntry, key: GraphKey, batch: Batch, rows: DenseRows, layout: OutputLayout) -> None:
         views = entry.views(key)

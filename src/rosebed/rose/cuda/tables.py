@@ -32,7 +32,7 @@ class TableKey:
 
     @property
     def file_name(self) -> str:
-        return f"{_slug(self.chip)}_driver-{self.driver}_torch-{self.torch}_triton-{self.triton}.json"
+        return f"{slug(self.chip)}_driver-{self.driver}_torch-{self.torch}_triton-{self.triton}.json"
 
 
 def user_folder() -> Path:
@@ -56,7 +56,7 @@ def find_table(key: TableKey, given: str | None = None, *, folder: Path | None =
 
 def shipped_table(chip: str) -> Table:
     """What the package brings for a chip; empty where it brings nothing."""
-    file = resources.files("rosebed.rose.cuda").joinpath("tables", f"{_slug(chip)}.json")
+    file = resources.files("rosebed.rose.cuda").joinpath("tables", f"{slug(chip)}.json")
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
@@ -96,5 +96,6 @@ def _checked(table: Table, key: TableKey, path: str) -> Table:
     return table
 
 
-def _slug(chip: str) -> str:
+def slug(chip: str) -> str:
+    """A chip's name as part of a file's."""
     return chip.lower().replace(" ", "_").replace("/", "_")
