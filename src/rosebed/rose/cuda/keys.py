@@ -16,7 +16,7 @@ COARSE_STEP = 256
 MAX_GRAPHS = 128
 """Of one engine, however many backends it has."""
 BULK_STEP = 512
-"""Least distance of the bulk lane's rungs above `FINE_MOST`."""
+"""Distance of the bulk lane's rungs above `FINE_MOST`."""
 
 ROWS_LEAST = 64
 SEQUENCES_LEAST = 16
@@ -70,15 +70,13 @@ def ladder(max_tokens: int) -> tuple[int, ...]:
 
 
 def bulk_ladder(rungs: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of `rungs` that the bulk lane's graphs are captured for: powers of two, and above `FINE_MOST` the eighths
-    of the next power; the last one too. Its batches are full or the last of their job, so that few sizes between
-    matter."""
-    return tuple(rung for rung in rungs if not rung % _bulk_step(rung) or rung == rungs[-1])
+    """Those of `rungs` that the bulk lane's graphs are captured for: powers of two to `FINE_MOST`, then multiples of
+    `BULK_STEP`, and the last one. Its batches are full or the last of their job, so that few sizes between matter."""
+    return tuple(rung for rung in rungs if _is_bulk_rung(rung) or rung == rungs[-1])
 
 
-def _bulk_step(rung: int) -> int:
-    power = 1 << (rung - 1).bit_length()
-    return power if rung <= FINE_MOST else max(BULK_STEP, power // 8)
+def _is_bulk_rung(rung: int) -> bool:
+    return not rung & (rung - 1) if rung <= FINE_MOST else not rung % BULK_STEP
 
 
 def in_slot(keys: Iterable[GraphKey], slot: Lane) -> list[GraphKey]:
