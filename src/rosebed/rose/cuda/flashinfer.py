@@ -25,8 +25,11 @@ MODULE = "flashinfer"
 REQUIREMENT = "flashinfer-python>=0.6.18"
 
 FLOAT_WORKSPACE_BYTES = 128 << 20
-INT_WORKSPACE_BYTES = 8 << 20
+STAGING_BYTES = 8 << 20
 """The sizes that FlashInfer recommends."""
+LEAST_INT_BYTES = 1 << 18
+"""Of a plan on the device. Each bucket has its own, so that it can keep its plan; twice as much where that is too
+little."""
 FIRST_TOKENS = 1024
 """Of the bucket that is opened at once, to see whether the kernels load."""
 
@@ -42,8 +45,13 @@ class _Bucket:
     wrapper: Any
     floats: Tensor
     """Where parts of results go, if the plan cuts keys."""
+    ints: Tensor
+    """Where the plan goes."""
     plan_info: list[int]
     """Sizes and offsets that the captured kernels were launched with."""
+    planned: Tensor | None = None
+    """int32[num_sequences + 2]: the bounds of the plan that the device holds. Texts cut to one length come as the same
+    batch again, and planning takes up to half a millisecond."""
 
 
 class FlashInferAttention:
@@ -63,11 +71,8 @@ class FlashInferAttention:
         self._device = device
         self._dtype = dtype
         self._floats = torch.empty(FLOAT_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-        self._ints = torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._staging: dict[int, Tensor] = {}
         self._buckets: dict[tuple[int, int], _Bucket] = {}
-        self._planned: tuple[_Bucket, Tensor] | None = None
-        """Whose plan the device holds, and for which bounds: texts cut to one length come as the same batch again."""
         _logger.info("loading FlashInfer's kernels; where none came with it, compiling them takes minutes, once")
         try:
             self._open(FIRST_TOKENS, sequence_capacity(FIRST_TOKENS))
@@ -79,13 +84,13 @@ class FlashInferAttention:
     def plan(self, layout: SequenceLayout, key: GraphKey, slot: int) -> None:
         bucket = self._bucket(key.num_tokens, key.attended_sequences)
         bounds = _bounds(layout.cu_seqlens, key.num_tokens, key.attended_sequences)
-        if self._planned is not None and self._planned[0] is bucket and torch.equal(self._planned[1], bounds):
+        if bucket.planned is not None and torch.equal(bucket.planned, bounds):
             return
-        self._planned = None
+        bucket.planned = None
         plan_info = self._plan(bucket, bounds, key.num_tokens, self._staging_of(slot))
         if bucket.plan_info != plan_info:
             raise StepFailed(f"FlashInfer planned {plan_info} for a graph that holds {bucket.plan_info}")
-        self._planned = bucket, bounds
+        bucket.planned = bounds
 
     def bind(self, cu_seqlens: Tensor, num_tokens: int) -> Attention:
         wrapper = self._bucket(num_tokens, len(cu_seqlens) - 1).wrapper
@@ -104,7 +109,7 @@ class FlashInferAttention:
     def _staging_of(self, slot: int) -> Tensor:
         """Page-locked memory that no plan still in flight is copied from."""
         if slot not in self._staging:
-            self._staging[slot] = torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, pin_memory=True)
+            self._staging[slot] = torch.empty(STAGING_BYTES, dtype=torch.uint8, pin_memory=True)
         return self._staging[slot]
 
     def _open(self, num_tokens: int, num_sequences: int) -> _Bucket:
@@ -115,7 +120,6 @@ class FlashInferAttention:
             self._floats = torch.empty(num_bytes, dtype=torch.uint8, device=self._device)
         bounds = _bounds(np.array((0, num_tokens), np.int32), num_tokens, num_sequences)
         indptr = bounds.to(self._device)
-        self._planned = None
         wrapper = self._wrapper_class(
             self._floats,
             "NHD",
@@ -124,21 +128,37 @@ class FlashInferAttention:
             kv_indptr_buf=indptr,
             backend=self.backend,
         )
-        # NOTE: each wrapper would keep 16 MB of its own; steps run one after another, so all may share.
-        wrapper._int_workspace_buffer = self._ints  # noqa: SLF001
-        wrapper._pin_memory_int_workspace_buffer = self._staging_of(0)  # noqa: SLF001
-        wrapper.plan(
-            bounds,
-            bounds,
-            self._spec.num_heads,
-            self._spec.num_kv_heads,
-            self._spec.head_dim,
-            causal=self._spec.causal,
-            q_data_type=self._dtype,
-        )
+        ints = self._plan_first(wrapper, bounds)
         plan_info = list(wrapper._plan_info)  # noqa: SLF001
-        bucket = self._buckets[num_tokens, num_sequences] = _Bucket(wrapper, self._floats, plan_info)
+        bucket = self._buckets[num_tokens, num_sequences] = _Bucket(wrapper, self._floats, ints, plan_info)
         return bucket
+
+    def _plan_first(self, wrapper: Any, bounds: Tensor) -> Tensor:
+        """Let `wrapper` make its first plan; returns the memory on the device that it is in, no larger than it must be.
+
+        Left alone, each wrapper would keep 16 MB of its own, half of it page-locked.
+        """
+        num_bytes = LEAST_INT_BYTES
+        wrapper._pin_memory_int_workspace_buffer = self._staging_of(0)  # noqa: SLF001
+        while True:
+            ints = torch.empty(num_bytes, dtype=torch.uint8, device=self._device)
+            wrapper._int_workspace_buffer = ints  # noqa: SLF001
+            try:
+                wrapper.plan(
+                    bounds,
+                    bounds,
+                    self._spec.num_heads,
+                    self._spec.num_kv_heads,
+                    self._spec.head_dim,
+                    causal=self._spec.causal,
+                    q_data_type=self._dtype,
+                )
+            except Exception:  # its own kind of error, which says that the buffer is too small
+                if num_bytes >= STAGING_BYTES:
+                    raise
+                num_bytes *= 2
+            else:
+                return ints
 
     def _plan(self, bucket: _Bucket, bounds: Tensor, num_tokens: int, staging: Tensor) -> list[int]:
         """What `wrapper.plan` does, less the checks and copies that cost more than the plan itself."""
@@ -147,7 +167,7 @@ class FlashInferAttention:
         return list(
             wrapper._cached_module.plan(  # noqa: SLF001
                 bucket.floats,
-                self._ints,
+                bucket.ints,
                 staging,
                 bounds,
                 bounds,
