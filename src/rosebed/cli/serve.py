@@ -17,7 +17,7 @@ from rosebed.cli.options import SectionedCommand, config_arguments, config_optio
 from rosebed.cli.supervisor import ChildCommand, Supervisor
 from rosebed.core.errors import ConfigError
 from rosebed.core.ports import reserved_port
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.config import IvyConfig, ModelConfig
 from rosebed.proto.sizes import check_message_bytes
 from rosebed.rose.config import EngineConfig, check_config
 from rosebed.tulip.config import TulipConfig
@@ -31,11 +31,13 @@ _SOCKET_FOLDER = re.compile(r"[\w./-]{1,70}", re.ASCII)
 
 @click.command(cls=SectionedCommand)
 @model_options
-@config_options(IvyConfig, "ivy", section="Gateway", exclude=("tulips", "model", "revision", "overrides"))
+@config_options(ModelConfig, "served", section="Model", exclude=("tulips", "model", "revision", "overrides"))
+@config_options(IvyConfig, "ivy", section="Gateway", exclude=("models",))
 @config_options(TulipConfig, "tulip", section="Inference server", exclude=("host", "port"))
 @config_options(EngineConfig, "engine", section="Engine")
 def command(
     model: ChosenModel,
+    served: Callable[..., ModelConfig],
     ivy: Callable[..., IvyConfig],
     tulip: Callable[..., TulipConfig],
     engine: Callable[[], EngineConfig],
@@ -54,23 +56,25 @@ def command(
     spec = model.spec()
     library, server = engine(), tulip()
     check_config(library)
-    from rosebed.ivy.model import model_name
+    from rosebed.ivy.model import model_name, with_defaults
     from rosebed.text.tokenizer import check_tokenizer
 
     check_message_bytes(server.max_message_bytes, spec.max_length)
     check_tokenizer(spec)
     with _socket_folder() as directory:
         address = f"unix:{directory}/tulip.sock"
-        gateway = ivy(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
-        names = gateway.served_model_names or (model_name(model.name),)
+        shown = served(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
+        with_defaults(spec, shown)
+        shown = replace(shown, served_model_names=shown.served_model_names or (model_name(model.name),))
+        gateway = ivy(models=(shown,))
         with reserved_port(gateway.host, gateway.port) as port:
-            gateway = replace(gateway, port=port, served_model_names=names)
+            gateway = replace(gateway, port=port)
             tulip_options = config_arguments(model.overrides, server, library)
             commands = [
                 _child("tulip", ["--host", address, *tulip_options, "--", str(spec.folder)]),
                 _child(
                     "ivy",
-                    config_arguments(gateway, exclude=("api_key", "pooling")),
+                    config_arguments(shown, gateway, exclude=("api_key", "pooling", "models")),
                     **_ivy_environment(gateway, directory),
                 ),
             ]
@@ -93,7 +97,7 @@ async def _supervise(commands: list[ChildCommand], gateway: IvyConfig) -> int:
 
     async def report_readiness() -> None:
         await _wait_ready(url)
-        names = ", ".join(gateway.served_model_names)
+        names = ", ".join(name for model in gateway.models for name in model.served_model_names)
         click.echo(f"rosebed: serving {names} at {url} after {time.monotonic() - started_s:.1f} s")
 
     return await Supervisor(commands, become_ready=report_readiness, grace_s=GRACE_S).run()

@@ -1,9 +1,10 @@
-"""Puts one worker together: model, replicas, routes. The only module of the gateway that knows all the others."""
+"""Puts one worker together: models, replicas, routes. The only module of the gateway that knows all the others."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -11,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from rosebed.ivy.backend import Backend
 from rosebed.ivy.config import IvyConfig
 from rosebed.ivy.dialects.openai import OpenAI, error_body
 from rosebed.ivy.dialects.tei import Tei
@@ -25,7 +27,6 @@ from rosebed.ivy.http.intake import BodyIntake
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.metrics import Metrics
 from rosebed.ivy.status import Status
-from rosebed.ivy.upstream.balancer import Balancer
 from rosebed.ivy.workload import Workload
 
 SAMPLE_INTERVAL_S = 1.0
@@ -47,21 +48,15 @@ class _Worker:
     def __init__(self, config: IvyConfig, metrics_folder: Path | None) -> None:
         self._config = config
         self._disconnects = DisconnectWatch()
-        self._metrics = Metrics(config.tulips, metrics_folder)
-        self._directory = ModelDirectory(config)
-        self._balancer = Balancer(
-            config.tulips, self._directory.accept, on_retry=lambda: self._metrics.count("upstream_retries", 1)
-        )
+        self._metrics = Metrics([model.tulips for model in config.models], metrics_folder)
+        self._backends = [
+            Backend(model, partial(self._metrics.count, index), resolve_every_s=config.resolve_every_s)
+            for index, model in enumerate(config.models)
+        ]
+        self._directory = ModelDirectory(self._backends)
         self._workload = Workload()
-        self._service = EmbeddingService(
-            self._directory,
-            self._balancer,
-            self._metrics.count,
-            self._workload,
-            max_inputs=config.max_inputs,
-            auto_truncate=config.auto_truncate,
-        )
-        self._status = Status(self._balancer, self._metrics, self._disconnects)
+        self._service = EmbeddingService(self._directory, self._workload, max_inputs=config.max_inputs)
+        self._status = Status(self._backends, self._metrics, self._disconnects)
 
     def application(self) -> Starlette:
         resources = self._resources()
@@ -96,9 +91,10 @@ class _Worker:
     async def _lifespan(self, _application: Starlette) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             stack.callback(self._workload.close)
-            if self._config.model is not None:
-                await self._directory.load(self._config.model)
-            for work in (self._balancer.run(), self._disconnects.run(), self._sample()):
+            for backend in self._backends:
+                await backend.load()
+            balancing = [backend.balancer.run() for backend in self._backends]
+            for work in (*balancing, self._disconnects.run(), self._sample()):
                 await stack.enter_async_context(_background(work))
             yield
 

@@ -1,6 +1,7 @@
 """What an operator may decide about the gateway. Reads no environment and no files."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from rosebed.core.errors import ConfigError
@@ -12,17 +13,12 @@ _KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IvyConfig:
-    """The gateway's settings, the same for each of its worker processes."""
+class ModelConfig:
+    """One model that the gateway serves, and what holds for requests to it. ConfigError names a bad value."""
 
-    tulips: tuple[str, ...]
-    """Inference servers to use, HOST:PORT or unix:PATH each."""
-    host: str = "127.0.0.1"
-    """Address to listen on."""
-    port: int = 8080
-    """TCP port to listen on; 0 takes a free one."""
-    workers: int = 1
-    """Worker processes, each with its own event loop and tokenizer."""
+    tulips: tuple[str, ...] = ()
+    """Inference servers that hold the model, HOST:PORT or unix:PATH each; a name is looked up, and again now and then,
+    and all its addresses are used."""
     model: str | None = None
     """Model folder or hub id that the tokenizer comes from; by default the inference servers say it."""
     revision: str | None = None
@@ -31,6 +27,41 @@ class IvyConfig:
     """What the operator insists on about the model; the inference servers need the same."""
     served_model_names: tuple[str, ...] = ()
     """Names the model answers to; by default its hub id, or its folder's name."""
+    auto_truncate: bool = False
+    """Cut inputs that are too long where the request does not say; otherwise they are refused."""
+    dimensions: int | None = None
+    """Leading components of each vector where the request does not say; none keeps all."""
+    default_prompt_name: str | None = None
+    """Name of the model's prompt in front of inputs where the request does not say; by default as the checkpoint
+    has it."""
+    default_prompt: str | None = None
+    """Text in front of inputs where the request does not say."""
+
+    def __post_init__(self) -> None:
+        if not self.tulips:
+            raise ConfigError("--tulip: at least one inference server HOST:PORT is needed")
+        for target in self.tulips:
+            _check_target(target)
+        if len(set(self.tulips)) < len(self.tulips):
+            raise ConfigError("--tulip: the same address is there twice")
+        if not all(self.served_model_names):
+            raise ConfigError("--served-model-name should not be empty")
+        if self.default_prompt is not None and self.default_prompt_name is not None:
+            raise ConfigError("--default-prompt and --default-prompt-name: only one of them can be in front")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IvyConfig:
+    """The gateway's settings, the same for each of its worker processes."""
+
+    models: tuple[ModelConfig, ...]
+    """What is served."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8080
+    """TCP port to listen on; 0 takes a free one."""
+    workers: int = 1
+    """Worker processes, each with its own event loop and tokenizer."""
     api_key: str | None = None
     """Key that clients must send as `Authorization: Bearer KEY`; health checks need none."""
     max_inputs: int = 10_000
@@ -39,26 +70,27 @@ class IvyConfig:
     """Largest request body, in bytes."""
     body_timeout_s: float = 30.0
     """Seconds that a request body may take to come, beside a second for every 4096 bytes."""
-    auto_truncate: bool = False
-    """Cut inputs that are too long where the request does not say; otherwise they are refused."""
+    resolve_every_s: float = 30.0
+    """Seconds between look-ups of inference servers given by name; a lost connection has its name looked up at once."""
 
     def __post_init__(self) -> None:
         """ConfigError naming the first field with a bad value."""
-        if not self.tulips:
-            raise ConfigError("--tulip: at least one inference server HOST:PORT is needed")
-        for target in self.tulips:
-            _check_target(target)
+        if not self.models:
+            raise ConfigError("there should be at least one model")
+        names = Counter(name for model in self.models for name in set(model.served_model_names))
+        for name, times in names.items():
+            if times > 1:
+                raise ConfigError(f"--served-model-name: {times} models are called {name!r}")
         if self.api_key == "":
             raise ConfigError("--api-key should not be empty; leave it out to serve without a key")
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError("--api-key should be printable ASCII without blanks around it: headers carry no other")
-        if not all(self.served_model_names):
-            raise ConfigError("--served-model-name should not be empty")
         _check_range("--port", self.port, 0, 65535)
         _check_range("--workers", self.workers, 1, 1024)
         _check_range("--max-inputs", self.max_inputs, 1, 1 << 31)
         _check_range("--max-body-bytes", self.max_body_bytes, 1, 1 << 40)
         _check_range("--body-timeout-s", self.body_timeout_s, 0.1, 86_400)
+        _check_range("--resolve-every-s", self.resolve_every_s, 0.1, 86_400)
 
 
 def _check_target(target: str) -> None:

@@ -1,56 +1,57 @@
-"""Which model this gateway serves, learnt from the operator or from the first replica that answers."""
+"""Which model a request means: by the name it asks for, or the only one there is."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
 
-from rosebed.core.errors import CheckpointError, ModelNotFound, Unavailable
-from rosebed.ivy.config import IvyConfig
-from rosebed.ivy.model import ServedModel, known_here
-from rosebed.proto.codec import ReplicaInfo
+from rosebed.core.errors import InvalidInput, ModelNotFound, Unavailable
+from rosebed.ivy.backend import Backend
+from rosebed.ivy.model import ServedModel
 
 
 class ModelDirectory:
-    """Finds the model that a request asks for. One per worker."""
+    """All models of one worker, by the names they answer to."""
 
-    def __init__(self, config: IvyConfig) -> None:
-        self._config = config
-        self._model: ServedModel | None = None
-        self._loading = asyncio.Lock()
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = tuple(backends)
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """What is served; nothing until the model is known."""
-        return () if self._model is None else (self._model,)
+        """What is served, as far as it is known yet."""
+        return tuple(backend.model for backend in self._backends if backend.is_known)
 
     def find(self, name: str | None) -> ServedModel:
-        """The model called `name`; without a name, the only one. Unavailable while none is known yet."""
-        if self._model is None:
-            raise Unavailable("no inference server has answered yet")
-        if name is not None and name not in self._model.names:
-            raise ModelNotFound(f"the model {name!r} is not served here; {', '.join(self._model.names)} is")
-        return self._model
+        """The model called `name`; without a name, the only one.
 
-    async def load(self, model: str, *, max_length: int | None = None) -> ServedModel:
-        """Read `model`, off the loop, unless one is known already. `max_length` counts where the operator gave none."""
-        async with self._loading:
-            if self._model is None:
-                overrides = self._config.overrides
-                self._model = await asyncio.to_thread(
-                    ServedModel.load,
-                    model,
-                    revision=self._config.revision,
-                    overrides=replace(overrides, max_length=overrides.max_length or max_length),
-                    names=self._config.served_model_names,
-                )
-            return self._model
-
-    async def accept(self, info: ReplicaInfo) -> None:
-        """Take a replica on. A SetupError if it cannot serve this gateway's requests, or the gateway its model.
-
-        The first one says what the model is, and how long its sequences may be, where the operator did not.
+        ModelNotFound if nothing is called so, InvalidInput if a name is missing and there are several; Unavailable
+        while nobody has said what the model is.
         """
-        try:
-            model = await self.load(known_here(info.engine.model), max_length=info.engine.max_length)
-        except CheckpointError as error:
-            raise CheckpointError(f"{error.message}; say with --model where the gateway finds it") from error
-        model.check_replica(info.engine)
+        return self._named(name).model
+
+    async def connected(self, name: str | None) -> Backend:
+        """The same, with its replicas, once one has connected or a worker just started has waited long enough."""
+        nameless = [backend for backend in self._backends if not backend.names]
+        if nameless and name is not None and not any(name in backend.names for backend in self._backends):
+            await asyncio.gather(*(backend.balancer.await_first() for backend in nameless))
+        backend = self._named(name)
+        await backend.balancer.await_first()
+        return backend
+
+    def _named(self, name: str | None) -> Backend:
+        if name is None:
+            return self._only()
+        for backend in self._backends:
+            if name in backend.names:
+                return backend
+        if not all(backend.names for backend in self._backends):
+            raise Unavailable("no inference server has answered yet")
+        raise ModelNotFound(f"the model {name!r} is not served here; {self._all_names()}")
+
+    def _only(self) -> Backend:
+        only, *others = self._backends
+        if others:
+            raise InvalidInput(f"model is missing, and several are served here; {self._all_names()}", param="model")
+        return only
+
+    def _all_names(self) -> str:
+        names = [name for backend in self._backends for name in backend.names]
+        return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"

@@ -1,13 +1,11 @@
 """The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
 
-from collections.abc import Callable
 from functools import partial
 
 from rosebed.core.errors import InvalidInput
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.model import ServedModel
 from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
-from rosebed.ivy.upstream.balancer import Balancer
 from rosebed.ivy.workload import Workload
 from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
 
@@ -17,47 +15,31 @@ MAX_INLINE_TOKEN_IDS = 16_384
 """The same for ids that only need checking."""
 
 
-Count = Callable[[str, int], None]
-"""Adds to a counter of that name."""
-
-
 class EmbeddingService:
     """Texts in, vectors out. One per worker."""
 
-    def __init__(
-        self,
-        directory: ModelDirectory,
-        balancer: Balancer,
-        count: Count,
-        workload: Workload,
-        *,
-        max_inputs: int,
-        auto_truncate: bool,
-    ) -> None:
+    def __init__(self, directory: ModelDirectory, workload: Workload, *, max_inputs: int) -> None:
         self._directory = directory
-        self._balancer = balancer
-        self._count = count
         self._max_inputs = max_inputs
-        self._auto_truncate = auto_truncate
         self._workload = workload
 
     async def embed(self, request: EmbeddingsRequest) -> EmbeddingsAnswer:
         """The vectors of all inputs, or the error of the first that failed."""
-        await self._balancer.await_first()
-        model = self._directory.find(request.model)
+        backend = await self._directory.connected(request.model)
+        model = backend.model
         self._check_count(request.num_inputs)
         model.check(request)
         tokenized = await self._tokenize(model, request)
-        rows = await self._balancer.embed(model.sequences(tokenized, request), request.lane)
+        rows = await backend.balancer.embed(model.sequences(tokenized, request), request.lane)
         answer = EmbeddingsAnswer(
             vectors=[spans[0] for spans in rows],
             model=request.model or model.names[0],
             num_tokens=sum(item.num_tokens for item in tokenized),
             truncated_from={i: item.num_tokens_before for i, item in enumerate(tokenized) if item.num_tokens_before},
         )
-        self._count("inputs", len(rows))
-        self._count("tokens", answer.num_tokens)
-        self._count("truncated_inputs", len(answer.truncated_from))
+        backend.count("inputs", len(rows))
+        backend.count("tokens", answer.num_tokens)
+        backend.count("truncated_inputs", len(answer.truncated_from))
         return answer
 
     def _check_count(self, num_inputs: int) -> None:
@@ -69,7 +51,7 @@ class EmbeddingService:
             )
 
     async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
-        options = model.tokenize_options(request, auto_truncate=self._auto_truncate)
+        options = model.tokenize_options(request, auto_truncate=model.auto_truncate)
         work = partial(model.tokenize, request, options)
         size = _size(request, options)
         if size <= (MAX_INLINE_TOKEN_IDS if request.token_ids else MAX_INLINE_CHARACTERS):

@@ -1,6 +1,6 @@
 """The numbers of all workers as Prometheus reads them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -13,22 +13,26 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "rosebed_ivy_"
 
 
-def exposition(totals: Totals) -> bytes:
-    """Prometheus's text format, version 0.0.4."""
+def exposition(totals: Totals, models: Sequence[str]) -> bytes:
+    """Prometheus's text format, version 0.0.4. `models` are their names, in the order of the totals."""
     registry = CollectorRegistry()
-    registry.register(_Families(totals))
+    registry.register(_Families(totals, models))
     return generate_latest(registry)
 
 
 class _Families(Collector):
-    def __init__(self, totals: Totals) -> None:
+    def __init__(self, totals: Totals, models: Sequence[str]) -> None:
         self._totals = totals
+        self._models = list(zip(models, totals.models, strict=True))
 
     def collect(self) -> Iterator[Metric]:
         yield self._requests()
         yield self._seconds()
         for name, meaning in COUNTERS.items():
-            yield CounterMetricFamily(_PREFIX + name, meaning, value=self._totals.counters[name])
+            family = CounterMetricFamily(_PREFIX + name, meaning, labels=["model"])
+            for model, totals in self._models:
+                family.add_metric([model], totals.counters[name])
+            yield family
         yield GaugeMetricFamily(
             _PREFIX + "requests_in_flight", "HTTP requests being answered", value=self._totals.in_flight
         )
@@ -55,13 +59,14 @@ class _Families(Collector):
     def _per_replica(self) -> Iterator[Metric]:
         ready = GaugeMetricFamily(
             _PREFIX + "replica_connections",
-            "Workers with a working connection to an inference server",
-            labels=["replica"],
+            "Working connections of workers to an inference server, or to all that a name stands for",
+            labels=["model", "replica"],
         )
         outstanding = GaugeMetricFamily(
-            _PREFIX + "replica_outstanding_tokens", "Tokens asked for and not answered yet", labels=["replica"]
+            _PREFIX + "replica_outstanding_tokens", "Tokens asked for and not answered yet", labels=["model", "replica"]
         )
-        for target, connections in self._totals.ready.items():
-            ready.add_metric([target], connections)
-            outstanding.add_metric([target], self._totals.outstanding[target])
+        for model, totals in self._models:
+            for target, connections in totals.ready.items():
+                ready.add_metric([model, target], connections)
+                outstanding.add_metric([model, target], totals.outstanding[target])
         yield from (ready, outstanding)

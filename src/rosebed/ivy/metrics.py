@@ -4,13 +4,14 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from collections.abc import Sequence as AnySequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from rosebed.core.errors import ERROR_TABLE
-from rosebed.ivy.upstream.replica import Replica
+from rosebed.ivy.upstream.balancer import Balancer
 from rosebed.ivy.worker_rows import WorkerRows
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -44,17 +45,25 @@ class RouteTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelTotals:
+    """One model, over all workers."""
+
+    counters: Mapping[str, float]
+    ready: Mapping[str, float]
+    """Address as configured → working connections to what is there."""
+    outstanding: Mapping[str, float]
+    """The same → tokens asked for and not answered yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
     """Everything, over all workers."""
 
     routes: Mapping[str, RouteTotals]
-    counters: Mapping[str, float]
+    models: AnySequence[ModelTotals]
+    """In the order of the configuration."""
     in_flight: float
     """Requests being answered."""
-    ready: Mapping[str, float]
-    """Replica → workers that have a working connection to it."""
-    outstanding: Mapping[str, float]
-    """Replica → tokens asked for and not answered yet."""
 
 
 class RouteMetrics:
@@ -73,14 +82,22 @@ class RouteMetrics:
 
 
 class Metrics:
-    """All numbers of one worker, in a row that other workers can read."""
+    """All numbers of one worker, in a row that other workers can read.
 
-    def __init__(self, targets: AnySequence[str], folder: Path | None = None) -> None:
-        """`folder` is shared by the workers of one server; None where there is only this one."""
-        self.targets = tuple(targets)
+    A row holds the requests in flight; for each model its counters, then connections and outstanding tokens of its
+    addresses; then the routes.
+    """
+
+    def __init__(self, targets: AnySequence[AnySequence[str]], folder: Path | None = None) -> None:
+        """`targets` are each model's addresses, as configured, and the same for all workers.
+
+        `folder` is shared by the workers of one server; None where there is only this one.
+        """
+        self._targets = tuple(map(tuple, targets))
         self._columns = {name: column for column, name in enumerate(COUNTERS)}
-        self._gauges = len(COUNTERS)
-        self._routes = self._gauges + 1 + 2 * len(self.targets)
+        sizes = [len(COUNTERS) + 2 * len(addresses) for addresses in self._targets]
+        self._models = list(accumulate(sizes[:-1], initial=1))
+        self._routes = 1 + sum(sizes)
         self._paths: list[str] = []
         self._rows = WorkerRows(self._routes + MAX_ROUTES * _ROUTE_COLUMNS, folder)
 
@@ -92,28 +109,39 @@ class Metrics:
     def _first_column(self, route: int) -> int:
         return self._routes + route * _ROUTE_COLUMNS
 
-    def count(self, name: str, amount: int) -> None:
-        """Add to one of `COUNTERS`."""
-        self._rows.own[self._columns[name]] += amount
+    def count(self, model: int, name: str, amount: int) -> None:
+        """Add to one of `COUNTERS` of the model with that index."""
+        self._rows.own[self._models[model] + self._columns[name]] += amount
 
-    def sample(self, in_flight: int, replicas: AnySequence[Replica]) -> None:
-        """Write down what is true of this worker at this moment."""
-        ready = [float(replica.ready) for replica in replicas]
-        outstanding = [float(replica.outstanding_tokens) for replica in replicas]
-        for offset, value in enumerate([float(in_flight), *ready, *outstanding]):
-            self._rows.own[self._gauges + offset] = value
+    def sample(self, in_flight: int, balancers: AnySequence[Balancer]) -> None:
+        """Write down what is true of this worker at this moment; one balancer per model."""
+        own = self._rows.own
+        own[0] = float(in_flight)
+        for first, balancer in zip(self._models, balancers, strict=True):
+            ready = [float(address.num_ready) for address in balancer.addresses]
+            outstanding = [float(address.outstanding_tokens) for address in balancer.addresses]
+            for column, value in enumerate([*ready, *outstanding], first + len(COUNTERS)):
+                own[column] = value
 
     def total(self) -> Totals:
         """The sum over all workers, now."""
         row = self._rows.total()
-        ready, outstanding = row[self._gauges + 1 : self._routes].reshape(2, len(self.targets)).tolist()
         return Totals(
             routes={path: _route_totals(row[self._first_column(i) :]) for i, path in enumerate(self._paths)},
-            counters={name: float(row[column]) for name, column in self._columns.items()},
-            in_flight=float(row[self._gauges]),
-            ready=dict(zip(self.targets, ready, strict=True)),
-            outstanding=dict(zip(self.targets, outstanding, strict=True)),
+            models=[
+                _model_totals(row[first:], targets) for first, targets in zip(self._models, self._targets, strict=True)
+            ],
+            in_flight=float(row[0]),
         )
+
+
+def _model_totals(columns: npt.NDArray[np.float64], targets: tuple[str, ...]) -> ModelTotals:
+    counters, gauges = columns[: len(COUNTERS)].tolist(), columns[len(COUNTERS) :].tolist()
+    return ModelTotals(
+        counters=dict(zip(COUNTERS, counters, strict=True)),
+        ready=dict(zip(targets, gauges, strict=False)),
+        outstanding=dict(zip(targets, gauges[len(targets) :], strict=False)),
+    )
 
 
 def _route_totals(columns: npt.NDArray[np.float64]) -> RouteTotals:

@@ -7,10 +7,11 @@ from pathlib import Path
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.engine import EngineInfo
-from rosebed.core.errors import ConfigError, FingerprintMismatch
+from rosebed.core.errors import ConfigError, FingerprintMismatch, InvalidInput
 from rosebed.core.hub import resolve_model_folder
-from rosebed.core.model_spec import ModelOverrides, ModelSpec, Pooling, resolve_model_spec
+from rosebed.core.model_spec import ModelSpec, Pooling, resolve_model_spec
 from rosebed.core.types import Sequence
+from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.request import EmbeddingsRequest
 from rosebed.text.prompts import resolve_prompt
 from rosebed.text.tokenizer import TextTokenizer, TokenizedInput, TokenizeOptions
@@ -18,28 +19,31 @@ from rosebed.text.tokenizer import TextTokenizer, TokenizedInput, TokenizeOption
 _HUB_SNAPSHOT = re.compile(r"/models--([^/]+)/snapshots/[0-9a-f]+/?$")
 """Where the hub's cache keeps a repository: a folder named after its commit."""
 
+_DEFAULT = "default"
+"""Name among the model's prompts of the operator's own text."""
+
 
 class ServedModel:
     """One model, read once at start and never changed. Safe to share between threads."""
 
-    def __init__(self, spec: ModelSpec, tokenizer: TextTokenizer, names: tuple[str, ...]) -> None:
+    def __init__(self, spec: ModelSpec, tokenizer: TextTokenizer, names: tuple[str, ...], config: ModelConfig) -> None:
         self.spec = spec
         self.tokenizer = tokenizer
         self.names = names
         """What it answers to; the first is its own name."""
+        self.auto_truncate = config.auto_truncate
+        """Whether inputs that are too long are cut where the request does not say."""
+        self._dimensions = config.dimensions
 
     @classmethod
-    def load(
-        cls,
-        model: str,
-        *,
-        revision: str | None = None,
-        overrides: ModelOverrides = ModelOverrides(),
-        names: tuple[str, ...] = (),
-    ) -> "ServedModel":
-        """Read a folder, or a hub repository. CheckpointError or ConfigError says why it cannot be served."""
-        spec = read_spec(model, revision=revision, overrides=overrides)
-        return cls(spec, TextTokenizer.load(spec), names or (model_name(model),))
+    def load(cls, model: str, config: ModelConfig, *, max_length: int | None = None) -> "ServedModel":
+        """Read a folder, or a hub repository; `max_length` counts where `config` has none.
+
+        CheckpointError or ConfigError says why it cannot be served.
+        """
+        overrides = replace(config.overrides, max_length=config.overrides.max_length or max_length)
+        spec = read_spec(model, replace(config, overrides=overrides))
+        return cls(spec, TextTokenizer.load(spec), config.served_model_names or (model_name(model),), config)
 
     def tokenize_options(self, request: EmbeddingsRequest, *, auto_truncate: bool) -> TokenizeOptions:
         """How the request's inputs become tokens. InvalidInput for an unknown prompt name."""
@@ -65,11 +69,14 @@ class ServedModel:
 
     def check(self, request: EmbeddingsRequest) -> None:
         """InvalidInput for what this model does not give, known before any text is looked at."""
-        check_dimensions(self.spec, request.dimensions)
+        self._kept_dimensions(request)
+
+    def _kept_dimensions(self, request: EmbeddingsRequest) -> int:
+        return check_dimensions(self.spec, self._dimensions if request.dimensions is None else request.dimensions)
 
     def sequences(self, tokenized: list[TokenizedInput], request: EmbeddingsRequest) -> list[Sequence]:
         """What replicas are to compute. InvalidInput for `dimensions` that this model does not give."""
-        dimensions = check_dimensions(self.spec, request.dimensions)
+        dimensions = self._kept_dimensions(request)
         return [
             Sequence(
                 token_ids=item.token_ids,
@@ -97,11 +104,32 @@ class ServedModel:
             raise ConfigError(f"it has vectors for {engine.vocab_size} token ids, config.json says {spec.vocab_size}")
 
 
-def read_spec(model: str, *, revision: str | None, overrides: ModelOverrides) -> ModelSpec:
-    """What a folder or hub repository holds, its tokenizer not yet read."""
-    folder = resolve_model_folder(model, revision=revision)
+def read_spec(model: str, config: ModelConfig) -> ModelSpec:
+    """What a folder or hub repository holds, with the operator's defaults, its tokenizer not yet read.
+
+    CheckpointError or ConfigError says why it cannot be served.
+    """
+    folder = resolve_model_folder(model, revision=config.revision)
     # Inference servers pool. Where the files do not say how, only they need to be told: any answer will do here.
-    return resolve_model_spec(CheckpointFiles.read(folder), replace(overrides, pooling=Pooling.MEAN))
+    spec = resolve_model_spec(CheckpointFiles.read(folder), replace(config.overrides, pooling=Pooling.MEAN))
+    return with_defaults(spec, config)
+
+
+def with_defaults(spec: ModelSpec, config: ModelConfig) -> ModelSpec:
+    """`spec` with the operator's default prompt. ConfigError for a default that the model does not have."""
+    try:
+        check_dimensions(spec, config.dimensions)
+    except InvalidInput as error:
+        raise ConfigError(f"--dimensions: {error.message}") from error
+    name = config.default_prompt_name
+    if config.default_prompt is not None:
+        return replace(spec, prompts={**spec.prompts, _DEFAULT: config.default_prompt}, default_prompt_name=_DEFAULT)
+    if name is None:
+        return spec
+    if name not in spec.prompts:
+        known = ", ".join(sorted(spec.prompts)) or "none"
+        raise ConfigError(f"--default-prompt-name {name} is unknown; {spec.folder.name} has: {known}")
+    return replace(spec, default_prompt_name=name)
 
 
 def known_here(model: str) -> str:

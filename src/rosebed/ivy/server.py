@@ -58,9 +58,9 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
         shared_port(config.host, config.port) as port,
         tempfile.TemporaryDirectory(prefix="rosebed-") as metrics_folder,
     ):
-        if config.model is not None:
-            spec = read_spec(config.model, revision=config.revision, overrides=config.overrides)
-            check_tokenizer(spec)
+        for model in config.models:
+            if model.model is not None:
+                check_tokenizer(read_spec(model.model, model))
         server = _Server(
             target="rosebed.ivy",  # only a name: the loader below makes the application
             address=numeric_address(config.host),  # Granian takes no names

@@ -1,8 +1,12 @@
 """What operators and their tools ask: is it alive, is it ready, what does it count."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import orjson
 
 from rosebed.core.errors import Unavailable
+from rosebed.ivy.backend import Backend
 from rosebed.ivy.exposition import CONTENT_TYPE, exposition
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.disconnects import DisconnectWatch
@@ -10,14 +14,13 @@ from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.metrics import Metrics
-from rosebed.ivy.upstream.balancer import Balancer
 
 
 class Status:
     """Health, readiness and metrics of one worker; the metrics are those of all workers."""
 
-    def __init__(self, balancer: Balancer, metrics: Metrics, disconnects: DisconnectWatch) -> None:
-        self._balancer = balancer
+    def __init__(self, backends: Sequence[Backend], metrics: Metrics, disconnects: DisconnectWatch) -> None:
+        self._backends = backends
         self._metrics = metrics
         self._disconnects = disconnects
 
@@ -26,7 +29,9 @@ class Status:
         root = {
             "GET": Operation(handler=self.root, summary="Whether this process lives, and where this API is described")
         }
-        ready = {"GET": Operation(handler=self.ready, summary="Whether an inference server has answered")}
+        ready = {
+            "GET": Operation(handler=self.ready, summary="Whether each model has an inference server that answers")
+        }
         metrics = {"GET": Operation(handler=self.metrics, summary="Counters, in Prometheus's text format")}
         return [
             Resource(path="/health", operations=health, error_shape=error_shape, is_open=True),
@@ -45,16 +50,26 @@ class Status:
         return Reply(200, orjson.dumps({"status": "ok", "docs": "/docs", "openapi": "/openapi.json"}))
 
     async def ready(self, _call: Call) -> Reply:
-        """A replica counts as ready once it has computed a real input for this worker."""
-        num_ready = len(self._balancer.ready)
-        if not num_ready:
-            raise Unavailable("no inference server is ready")
-        return Reply(200, orjson.dumps({"status": "ready", "replicas": num_ready}))
+        """One replica of each model is enough; it counts once it has computed a real input for this worker."""
+        replicas = [len(backend.balancer.ready) for backend in self._backends]
+        names = self._names()
+        if not all(replicas):
+            without = [name for name, number in zip(names, replicas, strict=True) if name and not number]
+            of_which = f" for {', '.join(without)}" if len(names) > 1 and without else ""
+            raise Unavailable(f"no inference server is ready{of_which}")
+        state: dict[str, Any] = {"status": "ready", "replicas": sum(replicas)}
+        if len(names) > 1:
+            state["models"] = dict(zip(names, replicas, strict=True))
+        return Reply(200, orjson.dumps(state))
+
+    def _names(self) -> list[str]:
+        """Each model's first name; empty while it is not known."""
+        return [next(iter(backend.names), "") for backend in self._backends]
 
     async def metrics(self, _call: Call) -> Reply:
         self.sample()
-        return Reply(200, exposition(self._metrics.total()), content_type=CONTENT_TYPE)
+        return Reply(200, exposition(self._metrics.total(), self._names()), content_type=CONTENT_TYPE)
 
     def sample(self) -> None:
         """Write down this worker's gauges, where a scrape that another worker answers finds them."""
-        self._metrics.sample(len(self._disconnects), self._balancer.replicas)
+        self._metrics.sample(len(self._disconnects), [backend.balancer for backend in self._backends])

@@ -47,7 +47,7 @@ def tulip_thread(engine: FakeEngine, **settings: Any) -> Generator[int]:
 
 @contextmanager
 def ivy_process(**settings: Any) -> Generator[tuple[str, subprocess.Popen[str]]]:
-    """A ready gateway process and its URL. `settings` are fields of `IvyConfig`."""
+    """A ready gateway process and its URL. `settings` are as in `ivy_config`."""
     script = Path(__file__).with_name("ivy_process.py")
     process = subprocess.Popen(
         [sys.executable, str(script), json.dumps({"port": 0, **settings})], stdout=subprocess.PIPE, text=True

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from rosebed.core.engine import EngineInfo
 from rosebed.core.model_spec import resolve_model_spec
 from rosebed.core.types import Float32Array, OutputKind
 from rosebed.ivy.app import create_app
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.config import IvyConfig, ModelConfig
 from rosebed.testing import FakeEngine, expected_rows, fake_info, fake_sequence
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.server import TulipServer
@@ -100,6 +100,15 @@ async def running_tulip(engine: FakeEngine, **settings: Any) -> AsyncGenerator[T
         engine.close()
 
 
+def ivy_config(**settings: Any) -> IvyConfig:
+    """A gateway of one model: `settings` are fields of `ModelConfig` and of `IvyConfig`."""
+    own = {field.name for field in fields(ModelConfig)} & settings.keys()
+    return IvyConfig(
+        models=(ModelConfig(**{name: settings[name] for name in own}),),
+        **{name: value for name, value in settings.items() if name not in own},
+    )
+
+
 @asynccontextmanager
 async def running_app(config: IvyConfig, *, wait_ready: bool = True) -> AsyncGenerator[httpx.AsyncClient]:
     """The gateway in this event loop, behind a client without sockets."""
@@ -114,10 +123,10 @@ async def running_app(config: IvyConfig, *, wait_ready: bool = True) -> AsyncGen
 
 @asynccontextmanager
 async def serving(engine: FakeEngine, **settings: Any) -> AsyncGenerator[httpx.AsyncClient]:
-    """One inference server and a ready gateway before it; `settings` are fields of `IvyConfig`."""
+    """One inference server and a ready gateway before it; `settings` are as in `ivy_config`."""
     async with (
         running_tulip(engine) as tulip,
-        running_app(IvyConfig(tulips=(f"127.0.0.1:{tulip.port}",), **settings)) as client,
+        running_app(ivy_config(tulips=(f"127.0.0.1:{tulip.port}",), **settings)) as client,
     ):
         yield client
 

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ivy_support import engine_info, running_app, running_tulip, until_ready, vectors_of
+from ivy_support import engine_info, ivy_config, running_app, running_tulip, until_ready, vectors_of
 
 from rosebed.core.engine import EngineInfo
-from rosebed.ivy.config import IvyConfig
 from rosebed.testing import FakeEngine, StepTime
 
 
@@ -50,7 +49,7 @@ async def test_a_frozen_server_is_left_and_taken_again(
     info: EngineInfo, tulip_process: tuple[subprocess.Popen[str], int], caplog: pytest.LogCaptureFixture
 ) -> None:
     process, port = tulip_process
-    async with running_app(IvyConfig(tulips=(f"127.0.0.1:{port}",))) as client:
+    async with running_app(ivy_config(tulips=(f"127.0.0.1:{port}",))) as client:
         process.send_signal(signal.SIGSTOP)
         async with asyncio.timeout(5):
             answer = await client.post("/v1/embeddings", json={"input": "hello"})
@@ -69,7 +68,7 @@ async def test_what_a_frozen_server_holds_is_asked_of_another(
     process, port = tulip_process
     async with running_tulip(FakeEngine(info)) as other:
         targets = (f"127.0.0.1:{port}", f"127.0.0.1:{other.port}")
-        async with running_app(IvyConfig(tulips=targets)) as client:
+        async with running_app(ivy_config(tulips=targets)) as client:
             async with asyncio.timeout(10):
                 while (await client.get("/ready")).json()["replicas"] != 2:  # noqa: ASYNC110 - no event over HTTP
                     await asyncio.sleep(0.01)
@@ -83,7 +82,7 @@ async def test_what_a_frozen_server_holds_is_asked_of_another(
 async def test_a_busy_server_is_taken_at_once(info: EngineInfo) -> None:
     one_by_one = replace(info, limits=replace(info.limits, sequences=1), max_in_flight=1)
     async with running_tulip(FakeEngine(one_by_one, step_time=StepTime(base_s=0.2))) as tulip:
-        config = IvyConfig(tulips=(f"127.0.0.1:{tulip.port}",))
+        config = ivy_config(tulips=(f"127.0.0.1:{tulip.port}",))
         async with running_app(config) as client:
             queued = [asyncio.create_task(client.post("/v1/embeddings", json={"input": "hello"})) for _ in range(30)]
             await asyncio.sleep(0.1)
@@ -99,7 +98,7 @@ async def test_a_server_that_takes_shorter_sequences_is_refused(
 ) -> None:
     short = replace(engine_info(checkpoint), max_length=8)
     async with running_tulip(FakeEngine(short)) as tulip:
-        config = IvyConfig(tulips=(f"127.0.0.1:{tulip.port}",), model=str(checkpoint))
+        config = ivy_config(tulips=(f"127.0.0.1:{tulip.port}",), model=str(checkpoint))
         async with running_app(config, wait_ready=False) as client:
             await until_said(caplog, "it takes 8 tokens, the gateway 16")
             assert (await client.get("/ready")).status_code == 503
@@ -109,7 +108,7 @@ async def test_without_a_limit_of_its_own_the_gateway_takes_the_servers(checkpoi
     short = replace(engine_info(checkpoint), max_length=8)
     async with (
         running_tulip(FakeEngine(short)) as tulip,
-        running_app(IvyConfig(tulips=(f"127.0.0.1:{tulip.port}",))) as client,
+        running_app(ivy_config(tulips=(f"127.0.0.1:{tulip.port}",))) as client,
     ):
         answer = await client.post("/v1/embeddings", json={"input": ["hello", "hello " * 9]})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[1]")

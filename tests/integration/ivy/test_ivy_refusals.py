@@ -129,7 +129,7 @@ REFUSALS = {
     "model number": fields('"model": 5', "not int", "model"),
     "model unknown": Refusal(
         body=b'{"input": "hello", "model": "gpt-4"}',
-        says="'gpt-4' is not served here; tiny, org/tiny-bert is",
+        says="'gpt-4' is not served here; tiny, org/tiny-bert are",
         status=404,
         code="model_not_found",
     ),

@@ -17,6 +17,7 @@ from ivy_support import (
     VOCABULARY,
     engine_info,
     expected_vector,
+    ivy_config,
     running_app,
     running_tulip,
     serving,
@@ -45,7 +46,7 @@ async def two_replicas(
 
 
 def config_for(*servers: TulipServer, **settings: Any) -> IvyConfig:
-    return IvyConfig(tulips=tuple(f"127.0.0.1:{server.port}" for server in servers), **settings)
+    return ivy_config(tulips=tuple(f"127.0.0.1:{server.port}" for server in servers), **settings)
 
 
 async def num_ready(client: httpx.AsyncClient) -> int:
@@ -130,6 +131,23 @@ async def test_request_in_flight_on_a_dead_replica_is_sent_again(info: EngineInf
         await until(lambda: num_ready(client), 1)
 
 
+async def test_of_a_split_request_only_the_dead_replicas_share_is_sent_again(info: EngineInfo) -> None:
+    dying, healthy = FakeEngine(info), FakeEngine(info)
+    async with two_replicas(dying, healthy) as (client, one, _):
+        computed = num_computed(healthy)
+        dying.by_hand = True
+        ids = [[4 + i % 50, 4 + i % 7] for i in range(1000)]
+        request = asyncio.create_task(embed(client, ids))
+        await until_busy(dying)
+        async with asyncio.timeout(10):
+            while num_computed(healthy) < computed + 500:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.01)
+        await one.stop(0)
+        np.testing.assert_array_equal(vectors_of(await request), [expected_vector(info, i) for i in ids])
+        assert num_computed(healthy) == computed + 1000
+        assert await metric(client, "upstream_retries_total") == 1
+
+
 async def test_request_is_not_sent_a_third_time(info: EngineInfo) -> None:
     first, second = (FakeEngine(info, faults=Faults(hang={LAST_ID})) for _ in range(2))
     async with two_replicas(first, second) as (client, one, two):
@@ -175,7 +193,7 @@ async def test_not_ready_before_a_replica_is(
         assert (await embed(client, "hello")).status_code == 503
         assert (await client.get("/v1/models")).json()["data"][0]["id"] == "tiny bert"
     said = [record.getMessage() for record in caplog.records if record.name == "rosebed.ivy.upstream.replica"]
-    assert said == [f"waiting for {config.tulips[0]}"]
+    assert said == [f"waiting for {config.models[0].tulips[0]}"]
 
 
 @pytest.mark.parametrize("knows_model", [True, False])
@@ -199,7 +217,7 @@ async def test_gateway_without_a_model_of_its_own_asks_for_it(info: EngineInfo) 
 
 
 async def test_before_any_replica_answered_no_model_is_known() -> None:
-    async with running_app(IvyConfig(tulips=("127.0.0.1:1",)), wait_ready=False) as client:
+    async with running_app(ivy_config(tulips=("127.0.0.1:1",)), wait_ready=False) as client:
         assert (await client.get("/v1/models")).json() == {"object": "list", "data": []}
         assert (await client.post("/tokenize", json={"inputs": "a"})).status_code == 503
 

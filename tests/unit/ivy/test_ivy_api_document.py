@@ -9,13 +9,13 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from rosebed.ivy.app import create_app
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.config import IvyConfig, ModelConfig
 from rosebed.ivy.dialects.openai import EmbeddingsBody
 
 
 @pytest.fixture(scope="module")
 def application() -> Starlette:
-    return create_app(IvyConfig(tulips=("127.0.0.1:1",)))
+    return create_app(IvyConfig(models=(ModelConfig(tulips=("127.0.0.1:1",)),)))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rosebed.core.errors import ConfigError
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.config import IvyConfig, ModelConfig
+
+MODEL = ModelConfig(tulips=("127.0.0.1:50051",))
 
 
 @pytest.mark.parametrize(
@@ -24,12 +26,26 @@ from rosebed.ivy.config import IvyConfig
         ({"tulips": ("gpu:65536",)}, "not 'gpu:65536'"),
         ({"tulips": ("::1:50051",)}, "not '::1:50051'"),
         ({"tulips": ("unix:",)}, "not 'unix:'"),
+        ({"tulips": ("a:1", "b:1", "a:1")}, "--tulip: the same address is there twice"),
+        ({"served_model_names": ("a", "")}, "--served-model-name"),
+        ({"default_prompt": "a", "default_prompt_name": "b"}, "--default-prompt and --default-prompt-name"),
+    ],
+)
+def test_bad_value_of_a_model_names_its_flag(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        replace(MODEL, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"models": ()}, "at least one model"),
         ({"api_key": ""}, "--api-key"),
         ({"api_key": " k "}, "--api-key should be printable ASCII"),
         ({"api_key": "ключ"}, "--api-key should be printable ASCII"),
         ({"api_key": "k\n"}, "--api-key should be printable ASCII"),
         ({"body_timeout_s": 0}, "--body-timeout-s"),
-        ({"served_model_names": ("a", "")}, "--served-model-name"),
+        ({"resolve_every_s": 0}, "--resolve-every-s"),
         ({"port": -1}, "--port"),
         ({"port": 65536}, "--port"),
         ({"workers": 0}, "--workers"),
@@ -39,14 +55,20 @@ from rosebed.ivy.config import IvyConfig
 )
 def test_bad_value_names_its_flag(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        replace(IvyConfig(tulips=("127.0.0.1:50051",)), **settings)
+        replace(IvyConfig(models=(MODEL,)), **settings)
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    one, other = replace(MODEL, served_model_names=("a", "b")), replace(MODEL, served_model_names=("c", "b"))
+    with pytest.raises(ConfigError, match="2 models are called 'b'"):
+        IvyConfig(models=(one, other))
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:1", "gpu-1.example:65535", "[::1]:50051", "unix:/run/tulip.sock"])
 def test_addresses_of_inference_servers(target: str) -> None:
-    assert IvyConfig(tulips=(target,)).tulips == (target,)
+    assert ModelConfig(tulips=(target,)).tulips == (target,)
 
 
 def test_defaults() -> None:
-    config = IvyConfig(tulips=("127.0.0.1:50051",))
-    assert (config.max_inputs, config.auto_truncate, config.api_key) == (10_000, False, None)
+    config = IvyConfig(models=(MODEL,))
+    assert (config.max_inputs, config.api_key, MODEL.auto_truncate, MODEL.dimensions) == (10_000, None, False, None)

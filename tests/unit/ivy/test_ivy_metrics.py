@@ -2,6 +2,8 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -39,17 +41,24 @@ def test_private_rows_are_private() -> None:
     assert (first.total().tolist(), second.total().tolist()) == ([1], [0])
 
 
+def balancer(ready: dict[str, int]) -> Any:
+    """One with so many connections to each address, and ten times as many tokens outstanding."""
+    addresses = [SimpleNamespace(num_ready=number, outstanding_tokens=10 * number) for number in ready.values()]
+    return SimpleNamespace(addresses=addresses)
+
+
 def test_what_prometheus_reads(tmp_path: Path) -> None:
-    workers = [Metrics(("a:1", "b:1"), tmp_path) for _ in range(2)]
+    workers = [Metrics([("a:1", "b:1"), ("a:1",)], tmp_path) for _ in range(2)]
     for number, metrics in enumerate(workers):
         route, _ = metrics.route("/v1/embeddings"), metrics.route("/health")
         route.finished(200, 0.0015)
         route.finished(200, 0.3)
         route.finished(429, 100.0)
-        metrics.count("tokens", 10 + number)
-    families = {
-        family.name: family for family in text_string_to_metric_families(exposition(workers[0].total()).decode())
-    }
+        metrics.count(0, "tokens", 10 + number)
+        metrics.count(1, "tokens", 1)
+        metrics.sample(3, [balancer({"a:1": 1, "b:1": 0}), balancer({"a:1": 5})])
+    text = exposition(workers[0].total(), ["first", "second"]).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
     requests = {sample.labels["status"]: sample.value for sample in families["rosebed_ivy_requests"].samples}
     assert requests == {"200": 4, "429": 2}
     seconds = {
@@ -61,6 +70,13 @@ def test_what_prometheus_reads(tmp_path: Path) -> None:
     assert (seconds["bucket", "0.2"], seconds["bucket", "0.5"]) == (2, 4)
     assert (seconds["bucket", "30.0"], seconds["bucket", "+Inf"], seconds["count", None]) == (4, 6, 6)
     assert seconds["sum", None] == pytest.approx(200.603)
-    assert families["rosebed_ivy_tokens"].samples[0].value == 21
-    replicas = [sample.labels["replica"] for sample in families["rosebed_ivy_replica_connections"].samples]
-    assert replicas == ["a:1", "b:1"]
+    tokens = {sample.labels["model"]: sample.value for sample in families["rosebed_ivy_tokens"].samples}
+    assert tokens == {"first": 21, "second": 2}
+    assert families["rosebed_ivy_requests_in_flight"].samples[0].value == 6
+    for name, factor in (("replica_connections", 2), ("replica_outstanding_tokens", 20)):
+        found = {
+            (sample.labels["model"], sample.labels["replica"]): sample.value
+            for sample in families[f"rosebed_ivy_{name}"].samples
+        }
+        expected = {("first", "a:1"): 1, ("first", "b:1"): 0, ("second", "a:1"): 5}
+        assert found == {place: factor * number for place, number in expected.items()}

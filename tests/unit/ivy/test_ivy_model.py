@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rosebed.core.model_spec import ModelOverrides
+from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.model import known_here, model_name, read_spec
 
 
@@ -43,5 +44,5 @@ def test_what_a_server_elsewhere_holds_is_looked_for_by_its_hub_id(tmp_path: Pat
 def test_a_model_whose_files_do_not_say_how_it_is_pooled_needs_no_option_here(tmp_path: Path) -> None:
     config = {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 8, "vocab_size": 10}
     (tmp_path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16}))
-    spec = read_spec(str(tmp_path), revision=None, overrides=ModelOverrides(max_length=7))
+    spec = read_spec(str(tmp_path), ModelConfig(tulips=("h:1",), overrides=ModelOverrides(max_length=7)))
     assert (spec.max_length, spec.vocab_size) == (7, 10)

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from rosebed.core.errors import ConfigError
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.config import IvyConfig, ModelConfig
 from rosebed.ivy.server import serve
 
 
@@ -16,4 +16,4 @@ def test_a_port_where_somebody_listens_is_refused_although_they_would_share_it()
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"--port {port}: somebody listens there already"):
-            serve(IvyConfig(tulips=("127.0.0.1:1",), port=port))
+            serve(IvyConfig(models=(ModelConfig(tulips=("127.0.0.1:1",)),), port=port))

@@ -10,6 +10,7 @@ from copy import copy
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
+from rosebed.ivy.upstream.address import Address
 from rosebed.ivy.upstream.replica import Accept, Replica
 from rosebed.ivy.upstream.shares import MessageLimits, Share, split
 from rosebed.proto.codec import ReplyRows
@@ -25,11 +26,31 @@ _SEQUENCE = re.compile(r"\bsequences\[(\d+)\]")
 class Balancer:
     """The replicas of one worker."""
 
-    def __init__(self, targets: AnySequence[str], accept: Accept, on_retry: Callable[[], None]) -> None:
-        """`on_retry` is called for each request sent again because a replica went away."""
+    def __init__(
+        self,
+        targets: AnySequence[str],
+        accept: Accept,
+        on_retry: Callable[[], None],
+        *,
+        resolve_every_s: float = 30.0,
+    ) -> None:
+        """`on_retry` is called for each share of a request sent again because a replica went away."""
         self._was_ready = asyncio.Event()
-        self.replicas = tuple(Replica(target, accept, on_ready=self._was_ready.set) for target in targets)
+        self._accept = accept
         self._on_retry = on_retry
+        self.replicas: tuple[Replica, ...] = ()
+        """Those that may be asked once they are ready."""
+        self.addresses = tuple(
+            Address(target, self._replica, self._gather, resolve_every_s=resolve_every_s) for target in targets
+        )
+        """What is behind each of `targets`."""
+        self._gather()
+
+    def _replica(self, address: str, on_lost: Callable[[], None]) -> Replica:
+        return Replica(address, self._accept, on_ready=self._was_ready.set, on_lost=on_lost)
+
+    def _gather(self) -> None:
+        self.replicas = tuple(replica for address in self.addresses for replica in address.replicas.values())
 
     @property
     def ready(self) -> list[Replica]:
@@ -39,8 +60,8 @@ class Balancer:
     async def run(self) -> None:
         """Keep every replica connected until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for replica in self.replicas:
-                group.create_task(replica.run())
+            for address in self.addresses:
+                group.create_task(address.run())
 
     async def await_first(self) -> None:
         """Return once a replica has ever been ready, or when FIRST_CONNECTION_S are over."""

@@ -28,6 +28,7 @@ Accept = Callable[[ReplicaInfo], Awaitable[None]]
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 1.0
 INFO_TIMEOUT_S = 10.0
+SETTLE_S = 0.1
 DEFAULT_MESSAGE_BYTES = 4 << 20
 """What a replica takes that does not say: gRPC's own limit."""
 
@@ -46,20 +47,24 @@ _log = logging.getLogger(__name__)
 class Replica:
     """A connection that heals itself, and the tokens in flight over it."""
 
-    def __init__(self, target: str, accept: Accept, on_ready: Callable[[], None]) -> None:
-        """`on_ready` is called each time it becomes ready."""
+    def __init__(
+        self, target: str, accept: Accept, on_ready: Callable[[], None], on_lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_ready` is called each time it becomes ready, `on_lost` each time a connection fails or ends."""
         self.target = target
-        """HOST:PORT."""
+        """HOST:PORT or unix:PATH."""
         self.outstanding_tokens = 0
         """Tokens this worker asked for and has not got back."""
         self.limits = MessageLimits()
         """What one message to it may hold."""
         self._accept = accept
         self._on_ready = on_ready
+        self._on_lost = on_lost
         self._streams: Mapping[Lane, Stream] = {}
         self._last_reason = ""
         self._backoff_s = FIRST_BACKOFF_S
         self._was_ready = False
+        self._answered = asyncio.Event()
 
     @property
     def ready(self) -> bool:
@@ -77,6 +82,16 @@ class Replica:
             return await stream.request(sequences)
         finally:
             self.outstanding_tokens -= num_tokens
+            self._answered.set()
+
+    async def idle(self) -> None:
+        """Return once nothing is in flight; for one that nothing new is asked of."""
+        while True:
+            await asyncio.sleep(SETTLE_S)  # a large request's next share takes its turn
+            if not self.outstanding_tokens:
+                return
+            self._answered.clear()
+            await self._answered.wait()
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
@@ -85,6 +100,7 @@ class Replica:
                 await self._connect_and_serve()
             except Exception as error:  # whatever it was, trying again is all there is to do
                 self._log_once(error)
+                self._on_lost()
             # Jitter, so that the workers of many gateways do not come back in step.
             await asyncio.sleep(self._backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
             self._backoff_s = min(2 * self._backoff_s, LONGEST_BACKOFF_S)
