@@ -27,7 +27,8 @@ def command_line() -> str:
         "# Command line\n",
         _NOTICE,
         "Every option can be given in the environment too: `ROSEBED_`, the command, the option, in capitals with "
-        "underscores. `rosebed serve --port 9000` is `ROSEBED_SERVE_PORT=9000 rosebed serve`.\n",
+        "underscores. `rosebed serve --port 9000` is `ROSEBED_SERVE_PORT=9000 rosebed serve`. `serve`, `tulip` and "
+        "`ivy` read them from a file as well: [Deploying](../guides/deploying.md).\n",
     ]
     for name, text in _help_texts():
         parts.append(f"## `{name}`\n\n```text\n{text}\n```\n")

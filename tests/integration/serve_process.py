@@ -19,9 +19,9 @@ START_S = 60.0
 class ServeProcess:
     """The supervisor's process, ready to answer."""
 
-    def __init__(self, *options: str, log: Path) -> None:
+    def __init__(self, *options: str, log: Path, models: tuple[str, ...] = (MINILM,)) -> None:
         self._log = log
-        command = [sys.executable, "-m", "rosebed", "serve", MINILM, "--port", "0", "--num-threads", "1", *options]
+        command = [sys.executable, "-m", "rosebed", "serve", *models, "--port", "0", "--num-threads", "1", *options]
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
@@ -40,8 +40,12 @@ class ServeProcess:
 
     def child(self, name: str) -> int:
         """Process id of the child that runs `rosebed NAME`."""
-        (found,) = (pid for pid in children(self.process.pid) if name in command_line(pid))
+        (found,) = self.children(name)
         return found
+
+    def children(self, name: str) -> list[int]:
+        """Process ids of all children that run `rosebed NAME`."""
+        return [pid for pid in children(self.process.pid) if name in command_line(pid)]
 
     def descendants(self) -> list[int]:
         """Process ids of everything it started."""
@@ -57,9 +61,9 @@ class ServeProcess:
 
 
 @contextmanager
-def serving(*options: str, log: Path) -> Generator[tuple[ServeProcess, str]]:
+def serving(*options: str, log: Path, models: tuple[str, ...] = (MINILM,)) -> Generator[tuple[ServeProcess, str]]:
     """A server and its address. Whatever is left of it is killed at the end."""
-    server = ServeProcess(*options, log=log)
+    server = ServeProcess(*options, log=log, models=models)
     descendants: list[int] = []
     try:
         url = server.wait_ready()

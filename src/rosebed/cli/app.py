@@ -8,7 +8,7 @@ from rosebed import __version__
 from rosebed.cli.logs import LEVELS, set_level
 
 COMMANDS = {
-    "serve": "Serve a model over HTTP on this machine.",
+    "serve": "Serve models over HTTP on this machine.",
     "ivy": "Run the HTTP gateway in front of running inference servers.",
     "tulip": "Run one inference server, without HTTP.",
     "encode": "Print the vectors of texts.",

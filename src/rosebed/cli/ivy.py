@@ -1,25 +1,29 @@
 """`rosebed ivy`: the HTTP gateway alone, for inference servers elsewhere."""
 
-from collections.abc import Callable
+from typing import Any
 
 import click
 
-from rosebed.cli.options import SectionedCommand, config_options
+from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, model_values
+from rosebed.cli.options import config_from, options_for
 from rosebed.ivy.config import IvyConfig, ModelConfig
 
 
-@click.command(cls=SectionedCommand)
-@config_options(ModelConfig, "model", section="Model", exclude=("pooling",))  # inference servers pool
-@config_options(IvyConfig, "ivy", section="Gateway", exclude=("models",))
-def command(model: Callable[[], ModelConfig], ivy: Callable[..., IvyConfig]) -> None:
+@click.command(cls=ConfigurableCommand, has_models=True)
+@options_for(ModelConfig, section="Model", exclude=("pooling",))  # inference servers pool
+@options_for(IvyConfig, section=GATEWAY, exclude=("models",))
+@click.pass_context
+def command(ctx: click.Context, **values: Any) -> None:
     """Run the HTTP gateway in front of running inference servers.
 
     \b
     Examples:
       rosebed ivy --tulip 10.0.0.5:50051
       rosebed ivy --tulip gpu-1:50051,gpu-2:50051 --workers 8 --host 0.0.0.0
+      rosebed ivy --config rosebed.toml
     """
-    config = ivy(models=(model(),))
+    models = tuple(config_from(ModelConfig, own, exclude=("pooling",)) for own in model_values(ctx) or [values])
+    config = config_from(IvyConfig, values, models=models)
     from rosebed.ivy.server import serve
 
     serve(config)

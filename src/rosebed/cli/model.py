@@ -39,15 +39,7 @@ def model_options(command: Command) -> Command:
     """Add MODEL and its options; the command receives a `ChosenModel` as `model`."""
 
     @click.argument("model", metavar="MODEL")
-    @click.option(
-        "--revision", cls=SectionedOption, section="Model", help="Branch, tag or commit, where MODEL is a hub id."
-    )
-    @click.option(
-        "--hub-token",
-        cls=SectionedOption,
-        section="Model",
-        help="Access token of the hub; by default HF_TOKEN or the saved login.",
-    )
+    @hub_options
     @config_options(ModelOverrides, "overrides", section="Model")
     @functools.wraps(command)
     def with_model(
@@ -61,3 +53,17 @@ def model_options(command: Command) -> Command:
         return command(model=chosen, **values)
 
     return with_model  # pyright: ignore[reportReturnType]
+
+
+def hub_options(command: Command) -> Command:
+    """Add the options that say how to have a model from the hub."""
+    revision = click.option(
+        "--revision", cls=SectionedOption, section="Model", help="Branch, tag or commit, where MODEL is a hub id."
+    )
+    hub_token = click.option(
+        "--hub-token",
+        cls=SectionedOption,
+        section="Model",
+        help="Access token of the hub; by default HF_TOKEN or the saved login.",
+    )
+    return revision(hub_token(command))

@@ -10,7 +10,7 @@ import inspect
 import re
 import textwrap
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +19,7 @@ import click
 from rosebed.cli.logs import log_level_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Config = TypeVar("Config")
 
 
 class SectionedOption(click.Option):
@@ -62,31 +63,53 @@ def config_options(
             arguments = _take(config_type, values, exclude)
             return command(**values, **{parameter: functools.partial(config_type, **arguments)})
 
-        for option in reversed(list(_options(config_type, section, exclude))):
-            option(with_config)
-        return with_config  # pyright: ignore[reportReturnType]
+        return options_for(config_type, section=section, exclude=exclude)(with_config)  # pyright: ignore[reportReturnType]
 
     return decorate
 
 
+def options_for(config_type: type[Any], *, section: str, exclude: Collection[str] = ()) -> Callable[[Command], Command]:
+    """The same options, whose values the command receives one by one, to give to `config_from`."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(list(_options(config_type, section, exclude))):
+            option(command)
+        return command
+
+    return decorate
+
+
+def config_from(
+    config_type: type[Config], values: Mapping[str, Any], *, exclude: Collection[str] = (), **decided: Any
+) -> Config:
+    """The config that `values` of its options make. `exclude` had no options; `decided` are fields among them."""
+    return config_type(**_take(config_type, dict(values), {*exclude, *decided}), **decided)
+
+
 def config_arguments(*configs: Any, exclude: Collection[str] = ()) -> list[str]:
     """The command line that makes `configs` again, for a child process; what is at its default is left out."""
-    arguments: list[str] = []
+    named = config_values(*configs, exclude=exclude).items()
+    return [argument for name, value in named for argument in _arguments(f"--{name}", value)]
+
+
+def config_values(*configs: Any, exclude: Collection[str] = ()) -> dict[str, Any]:
+    """The same as option's name → value, for a file."""
+    found: dict[str, Any] = {}
     for field, value in ((field, getattr(config, field.name)) for config in configs for field in fields(config)):
         if field.name in exclude:
             continue
         if is_dataclass(value):
-            arguments += config_arguments(value, exclude=exclude)
+            found |= config_values(value, exclude=exclude)
         elif value != _default(field):
-            arguments += _arguments(_flag(field.name, is_many=isinstance(value, tuple)), value)
-    return arguments
+            found[_flag(field.name, is_many=isinstance(value, tuple)).removeprefix("--")] = value
+    return found
 
 
 def _arguments(flag: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
     if isinstance(value, tuple):
-        return [argument for part in value for argument in (flag, _quoted(part))]
+        return [argument for part in value for argument in (flag, quoted(part))]
     return [flag, str(value)]
 
 
@@ -140,7 +163,7 @@ def _option(field: Field[Any], annotation: Any, section: str, text: str) -> Call
         section=section,
         type=_click_type(get_args(annotation)[0] if is_many else annotation),
         multiple=is_many,
-        callback=_separated if is_many else None,
+        callback=separated if is_many else None,
         **absent,
         show_default=not is_many,
         help=f"{text} Repeat the option or separate by commas." if is_many else text,
@@ -151,15 +174,16 @@ def _default(field: Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
-def _separated(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def separated(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts of values that commas separate, for an option's callback."""
     try:
         return tuple(part for value in values for part in next(csv.reader([value]), None) or [""])
     except csv.Error as error:
         raise click.BadParameter(str(error)) from error
 
 
-def _quoted(value: str) -> str:
-    """`value` for `_separated` to read as one, whatever commas and quotes it holds."""
+def quoted(value: str) -> str:
+    """`value` for `separated` to read as one, whatever commas and quotes it holds."""
     return '"' + value.replace('"', '""') + '"' if re.search('[,"\\r\\n]', value) else value
 
 

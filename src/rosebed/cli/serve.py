@@ -1,25 +1,32 @@
-"""`rosebed serve`: one machine's Ivy and Tulip, as two child processes under a supervisor."""
+"""`rosebed serve`: one machine's gateway and inference servers, as child processes under a supervisor."""
 
 import asyncio
+import logging
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import click
 
-from rosebed.cli.logs import current_level
-from rosebed.cli.model import ChosenModel, model_options
-from rosebed.cli.options import SectionedCommand, config_arguments, config_options
+from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, model_values
+from rosebed.cli.fleet import FleetModel, child, plan_model, replica_options, tulip_children
+from rosebed.cli.model import hub_options
+from rosebed.cli.options import config_from, config_values, options_for
 from rosebed.cli.supervisor import ChildCommand, Supervisor
+from rosebed.cli.tei_environment import TeiEnvironment, read_tei
+from rosebed.cli.toml import toml_text
 from rosebed.core.errors import ConfigError
+from rosebed.core.model_spec import ModelOverrides
 from rosebed.core.ports import reserved_port
 from rosebed.ivy.config import IvyConfig, ModelConfig
-from rosebed.proto.sizes import check_message_bytes
-from rosebed.rose.config import EngineConfig, check_config
+from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig
 
 GRACE_S = 10.0
@@ -27,58 +34,84 @@ GRACE_S = 10.0
 _POLL_S = 0.1
 _SOCKET_FOLDER = re.compile(r"[\w./-]{1,70}", re.ASCII)
 """Folders that a socket's address may name: gRPC splits it at commas, and the system takes some 100 bytes."""
+_TEI = "rosebed.tei"
+
+log = logging.getLogger(__name__)
 
 
-@click.command(cls=SectionedCommand)
-@model_options
-@config_options(ModelConfig, "served", section="Model", exclude=("tulips", "model", "revision", "overrides"))
-@config_options(IvyConfig, "ivy", section="Gateway", exclude=("models",))
-@config_options(TulipConfig, "tulip", section="Inference server", exclude=("host", "port"))
-@config_options(EngineConfig, "engine", section="Engine")
-def command(
-    model: ChosenModel,
-    served: Callable[..., ModelConfig],
-    ivy: Callable[..., IvyConfig],
-    tulip: Callable[..., TulipConfig],
-    engine: Callable[[], EngineConfig],
-) -> None:
-    """Serve MODEL over HTTP on this machine.
+class ServeCommand(ConfigurableCommand):
+    """Knows the environment of text-embeddings-inference too."""
 
-    Starts the gateway (Ivy) and the inference server (Tulip), says when they are ready, starts again what dies, and
-    ends with a non-zero exit code when that does not help. Ctrl-C or SIGTERM finishes what is in flight and stops.
+    def foreign_values(self, ctx: click.Context) -> Mapping[str, Any]:
+        found = read_tei(os.environ)
+        ctx.meta[_TEI] = found
+        return found.values
+
+
+@click.command(cls=ServeCommand, has_models=True)
+@click.argument("models", metavar="[NAME=]MODEL...", nargs=-1)
+@hub_options
+@options_for(ModelOverrides, section="Model")
+@options_for(ModelConfig, section="Model", exclude=("tulips", "model", "revision", "overrides"))
+@options_for(IvyConfig, section=GATEWAY, exclude=("models",))
+@replica_options
+@options_for(TulipConfig, section="Inference server", exclude=("host", "port"))
+@options_for(EngineConfig, section="Engine")
+@click.pass_context
+def command(ctx: click.Context, models: tuple[str, ...], **values: Any) -> None:
+    """Serve each MODEL over HTTP on this machine.
+
+    Starts the gateway (Ivy) and the inference servers (Tulip) of each model, says when they are ready, starts again
+    what dies, and ends with a non-zero exit code when that does not help. Ctrl-C or SIGTERM finishes what is in flight
+    and stops.
 
     \b
     Examples:
       rosebed serve sentence-transformers/all-MiniLM-L6-v2
       rosebed serve ./my-model --port 9000 --workers 4 --api-key SECRET
-      rosebed serve BAAI/bge-m3 --served-model-name bge --auto-truncate
+      rosebed serve BAAI/bge-m3 --served-model-name bge --devices cuda:0,cuda:1
+      rosebed serve minilm=sentence-transformers/all-MiniLM-L6-v2 ./my-model --replicas 2
+      rosebed serve --config rosebed.toml
     """
-    spec = model.spec()
-    library, server = engine(), tulip()
-    check_config(library)
-    from rosebed.ivy.model import model_name, with_defaults
-    from rosebed.text.tokenizer import check_tokenizer
-
-    check_message_bytes(server.max_message_bytes, spec.max_length)
-    check_tokenizer(spec)
+    for note in _tei(ctx).notes:
+        log.warning("%s", note)
+    _check_gateway(values)
     with _socket_folder() as directory:
-        address = f"unix:{directory}/tulip.sock"
-        shown = served(tulips=(address,), model=str(spec.folder), overrides=model.overrides)
-        with_defaults(spec, shown)
-        shown = replace(shown, served_model_names=shown.served_model_names or (model_name(model.name),))
-        gateway = ivy(models=(shown,))
+        addresses = (f"unix:{directory}/tulip-{number}.sock" for number in count())
+        fleet = [plan_model(own, source, addresses) for own, source in _sources(ctx, models, values)]
+        gateway = config_from(IvyConfig, values, models=tuple(model.served for model in fleet))
         with reserved_port(gateway.host, gateway.port) as port:
             gateway = replace(gateway, port=port)
-            tulip_options = config_arguments(model.overrides, server, library)
-            commands = [
-                _child("tulip", ["--host", address, *tulip_options, "--", str(spec.folder)]),
-                _child(
-                    "ivy",
-                    config_arguments(shown, gateway, exclude=("api_key", "pooling", "models")),
-                    **_ivy_environment(gateway, directory),
-                ),
-            ]
-            sys.exit(asyncio.run(_supervise(commands, gateway)))
+            commands = [*tulip_children(fleet), _ivy_child(gateway, Path(directory))]
+            sys.exit(asyncio.run(_supervise(commands, gateway, fleet)))
+
+
+def _check_gateway(values: dict[str, Any]) -> None:
+    """ConfigError for what can be told before any model is looked at, which may take a download."""
+    config_from(IvyConfig, values, models=(ModelConfig(tulips=("unix:to-be",)),))
+
+
+def _tei(ctx: click.Context) -> TeiEnvironment:
+    return ctx.meta[_TEI]
+
+
+def _sources(
+    ctx: click.Context, models: tuple[str, ...], values: dict[str, Any]
+) -> list[tuple[Mapping[str, Any], str]]:
+    """For each model the values of its options, and [NAME=]MODEL."""
+    tables = model_values(ctx)
+    if tables and models:
+        raise ConfigError(f"MODEL {models[0]} and [[models]] in the config file: say one of them")
+    if tables:
+        for index, table in enumerate(tables):
+            if len(table["models"]) != 1:
+                raise ConfigError(f"models[{index}] in the config file: model should say which one it is")
+        return [(table, table["models"][0]) for table in tables]
+    if not models:
+        raise click.UsageError("Missing argument 'MODEL'.", ctx)
+    if len(models) > 1 and values["served_model_names"]:
+        raise ConfigError("--served-model-name is of one model: with several, write NAME=MODEL, or use a config file")
+    return [(values, model) for model in models]
 
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
@@ -88,34 +121,35 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
         parent = usual if _SOCKET_FOLDER.fullmatch(usual) else "/tmp"  # noqa: S108 - a folder with a name of its own
         return tempfile.TemporaryDirectory(prefix="rosebed-", dir=parent)
     except OSError as error:
-        raise ConfigError(f"TMPDIR: no folder for the servers' socket can be made: {error}") from error
+        raise ConfigError(f"TMPDIR: no folder for the servers' sockets can be made: {error}") from error
 
 
-async def _supervise(commands: list[ChildCommand], gateway: IvyConfig) -> int:
+def _ivy_child(gateway: IvyConfig, directory: Path) -> ChildCommand:
+    """The gateway, told its settings in a file of `directory`, which also keeps what it would leave if it is killed.
+
+    But for the key, which is in its environment: nobody else can read it there, and no file is left with it.
+    """
+    models = [config_values(model, exclude=("pooling",)) for model in gateway.models]
+    config = directory / "ivy.toml"
+    config.write_text(
+        toml_text(config_values(gateway, exclude=("models", "api_key")), {"models": models}), encoding="utf-8"
+    )
+    key = {} if gateway.api_key is None else {"ROSEBED_IVY_API_KEY": gateway.api_key}
+    return child("ivy", ["--config", str(config)], {"TMPDIR": str(directory), **key})
+
+
+async def _supervise(commands: list[ChildCommand], gateway: IvyConfig, fleet: list[FleetModel]) -> int:
     started_s = time.monotonic()
     url = _url(gateway)
 
     async def report_readiness() -> None:
-        await _wait_ready(url)
+        num_ready = await _wait_ready(url)
         names = ", ".join(name for model in gateway.models for name in model.served_model_names)
-        click.echo(f"rosebed: serving {names} at {url} after {time.monotonic() - started_s:.1f} s")
+        num_replicas = sum(len(model.replicas) for model in fleet)
+        of_all = f", {num_ready} of {num_replicas} inference servers" if num_replicas > len(fleet) else ""
+        click.echo(f"rosebed: serving {names} at {url} after {time.monotonic() - started_s:.1f} s{of_all}")
 
     return await Supervisor(commands, become_ready=report_readiness, grace_s=GRACE_S).run()
-
-
-def _ivy_environment(gateway: IvyConfig, directory: str) -> dict[str, str]:
-    """The key, which others could read on a command line, and `directory`, so that a killed gateway leaves no files."""
-    return {"TMPDIR": directory} | ({} if gateway.api_key is None else {"ROSEBED_IVY_API_KEY": gateway.api_key})
-
-
-def _child(name: str, arguments: list[str], **more: str) -> ChildCommand:
-    """A child is told all it needs by its arguments and `more` environment; ours was for `rosebed serve` alone."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("ROSEBED_")}
-    return ChildCommand(
-        name=name,
-        arguments=[sys.executable, "-m", "rosebed", "--log-level", current_level(), name, *arguments],
-        environment=environment | more,
-    )
 
 
 def _url(gateway: IvyConfig) -> str:
@@ -123,14 +157,16 @@ def _url(gateway: IvyConfig) -> str:
     return f"http://[{host}]:{gateway.port}" if ":" in host else f"http://{host}:{gateway.port}"
 
 
-async def _wait_ready(url: str) -> None:
+async def _wait_ready(url: str) -> int:
+    """The number of inference servers that are ready, once there is one for each model."""
     import httpx
 
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             try:
-                if (await client.get(f"{url}/ready")).status_code == 200:
-                    return
+                answer = await client.get(f"{url}/ready")
+                if answer.status_code == 200:
+                    return answer.json()["replicas"]
             except httpx.TransportError:
                 pass  # not listening yet
             await asyncio.sleep(_POLL_S)

@@ -14,10 +14,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
+_LOOK_S = 0.2
 _libc = ctypes.CDLL(None)
 """Loaded before any fork: the child between fork and exec should do as little as it can."""
 
@@ -29,6 +32,10 @@ class ChildCommand:
     name: str
     arguments: Sequence[str]
     environment: dict[str, str]
+    cores: frozenset[int] | None = None
+    """The only CPU cores it may run on."""
+    group: str | None = None
+    """Children of one group stand in for each other: one that keeps ending is tried again while another runs."""
 
 
 @dataclass(slots=True)
@@ -41,12 +48,16 @@ class RestartBudget:
 
     def spend(self, now_s: float) -> bool:
         """Whether one more restart is allowed at `now_s`, on a clock that never goes back."""
-        while self._spent and self._spent[0] <= now_s - self.window_s:
-            self._spent.popleft()
-        if len(self._spent) >= self.limit:
+        if self.wait_s(now_s) > 0:
             return False
         self._spent.append(now_s)
         return True
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until one more is allowed; 0 if it is now."""
+        while self._spent and self._spent[0] <= now_s - self.window_s:
+            self._spent.popleft()
+        return self._spent[0] + self.window_s - now_s if len(self._spent) >= self.limit else 0.0
 
 
 class ChildFailed(Exception):
@@ -67,7 +78,8 @@ class Supervisor:
         become_ready: Callable[[], Awaitable[None]],
         grace_s: float,
     ) -> None:
-        """Children start in the order of `commands` and stop in reverse, each within `grace_s` seconds.
+        """Children start in the order of `commands` and stop in reverse, each within `grace_s` seconds; those in groups
+        that follow on each other stop together.
 
         Until `become_ready` returns, no child is started again: what cannot start once will not the next time.
         """
@@ -124,10 +136,28 @@ class Supervisor:
         while True:
             exit_code = await self._processes[command.name].wait()
             _kill_group(self._processes[command.name].pid)
-            if not self._is_ready or not budget.spend(time.monotonic()):
+            if not self._is_ready:
                 raise ChildFailed(command.name, exit_code)
-            log.error("%s ended with %s: starting it again", command.name, _describe(exit_code))
+            await self._allow_restart(command, budget, exit_code)
             await self._start(command)
+
+    async def _allow_restart(self, command: ChildCommand, budget: RestartBudget, exit_code: int) -> None:
+        """Return when it may be started again. ChildFailed when that mends nothing and no other does its work."""
+        ended = f"{command.name} ended with {_describe(exit_code)}"
+        if budget.spend(time.monotonic()):
+            log.error("%s: starting it again", ended)
+            return
+        if self._has_stand_in(command):
+            log.error("%s, as often before: starting it again in %.0f s", ended, budget.wait_s(time.monotonic()))
+        while not budget.spend(time.monotonic()):
+            if not self._has_stand_in(command):
+                raise ChildFailed(command.name, exit_code)
+            await asyncio.sleep(_LOOK_S)
+
+    def _has_stand_in(self, command: ChildCommand) -> bool:
+        """Whether another child of the same group runs."""
+        others = (other for other in self._commands if other is not command and other.group == command.group)
+        return command.group is not None and any(self._processes[other.name].returncode is None for other in others)
 
     async def _start(self, command: ChildCommand) -> None:
         self._processes[command.name] = await asyncio.create_subprocess_exec(
@@ -135,27 +165,32 @@ class Supervisor:
             env=command.environment,
             stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=partial(_prepare, command.cores),
         )
 
     async def _stop_all(self) -> None:
-        for command in reversed(self._commands):
-            process = self._processes.get(command.name)
-            if process is not None and process.returncode is None:
-                await self._stop(command.name, process)
+        for in_groups, commands in groupby(reversed(self._commands), key=lambda command: command.group is not None):
+            if in_groups:
+                await asyncio.gather(*map(self._stop, commands))
+            else:
+                for command in commands:
+                    await self._stop(command)
 
     def _kill_all(self) -> None:
         for process in self._processes.values():
             if process.returncode is None:
                 _kill_group(process.pid)
 
-    async def _stop(self, name: str, process: asyncio.subprocess.Process) -> None:
+    async def _stop(self, command: ChildCommand) -> None:
+        process = self._processes.get(command.name)
+        if process is None or process.returncode is not None:
+            return
         process.terminate()
         try:
             async with asyncio.timeout(self._grace_s):
                 await process.wait()
         except TimeoutError:
-            log.error("%s did not stop within %g s: killing it", name, self._grace_s)
+            log.error("%s did not stop within %g s: killing it", command.name, self._grace_s)
         _kill_group(process.pid)
         await process.wait()
 
@@ -166,9 +201,11 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    """In the child: get SIGTERM when the supervisor dies, even by SIGKILL, so that no process is left over."""
+def _prepare(cores: frozenset[int] | None) -> None:
+    """In the child: keep to `cores`; get SIGTERM when the supervisor dies, even by SIGKILL, so that none is left."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
 
 
 def _describe(exit_code: int) -> str:
