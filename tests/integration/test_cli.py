@@ -69,6 +69,7 @@ def test_each_command_explains_itself_with_examples(name: str) -> None:
         (["serve", MINILM, "--api-key", ""], "--api-key"),
         (["serve", MINILM, "--matryoshka", "odd"], "--matryoshka"),
         (["tulip", MINILM, "--dtype", "int4"], "--dtype"),
+        (["tulip", "--config", "/no/such.toml"], "--config /no/such.toml: No such file"),
         (["tulip", MINILM, "--port", "70000"], "port"),
         (["ivy"], "--tulip"),
         (["ivy", "--tulip", "127.0.0.1"], "'127.0.0.1'"),

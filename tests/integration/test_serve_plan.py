@@ -187,6 +187,20 @@ def test_an_environment_of_tei_is_enough(plan: Plan) -> None:
     assert plan(f"other={MINILM}", environment={"MODEL_ID": "x"}).gateway.models[0].served_model_names == ("other",)
 
 
+def test_an_inference_server_alone_takes_a_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("rosebed.wiring.run_tulip", lambda *given: told.append(given))  # pyright: ignore[reportUnknownLambdaType]
+    (tmp_path / "tulip.toml").write_text(
+        f'model = "{MINILM}"\nhost = "unix:/nowhere"\ndtype = "float32"\nmax-length = 9'
+    )
+    result = CliRunner(env={"ROSEBED_TULIP_DTYPE": "bfloat16"}).invoke(
+        app, ["tulip", "--config", f"{tmp_path}/tulip.toml"]
+    )
+    assert result.exception is None, result.output
+    ((spec, engine, tulip),) = told
+    assert (spec.max_length, engine.dtype, tulip.host) == (9, "bfloat16", "unix:/nowhere")
+
+
 def models_file(folder: Path) -> str:
     (folder / "models.toml").write_text("[[models]]\nmax-length = 9")
     return str(folder / "models.toml")

@@ -83,6 +83,7 @@ class CudaEngine:
 
     def warm_up(self) -> None:
         """Capture every graph, so that no live step compiles or captures; then choose the token budget."""
+        torch.cuda.set_device(self._loaded.device)  # each thread has its own, and starts with the first GPU
         if self._config.graphs == "full":
             self._capture()
         if self._config.token_budget is None:

@@ -1,0 +1,27 @@
+"""An engine on a GPU that is not the first, warmed up as the server does it: on a thread of its own."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from cuda_steps import least_cosine, vectors_of
+from rose_checkpoints import load, make_sequence, pack, random_ids, spec_of, write_checkpoint
+
+from rosebed.rose import load_engine
+from rosebed.rose.config import EngineConfig
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_it_computes_there_and_leaves_the_first_alone(tmp_path: Path) -> None:
+    write_checkpoint("bert", tmp_path)
+    free_before = torch.cuda.mem_get_info(0)[0]
+    engine = load_engine(spec_of(tmp_path), EngineConfig(device="cuda:1", dtype="float32"))
+    warming = threading.Thread(target=engine.warm_up)
+    warming.start()
+    warming.join()
+    batch = pack(*(make_sequence(random_ids(n, seed=n)) for n in (1, 7, 64, 150)))
+    assert 1 - least_cosine(vectors_of(engine, batch), vectors_of(load(tmp_path), batch)) < 1e-5
+    assert engine.info.device == "cuda:1"
+    assert free_before - torch.cuda.mem_get_info(0)[0] < 64 << 20
+    engine.close()
