@@ -70,7 +70,9 @@ class Sequence:
 
 def whole_span(num_tokens: int) -> Int32Array:
     """The one pool span that covers a sequence: int32[1, 2]."""
-    return np.array([[0, num_tokens]], dtype=np.int32)
+    span = np.zeros((1, 2), np.int32)
+    span[0, 1] = num_tokens
+    return span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

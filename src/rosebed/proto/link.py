@@ -20,10 +20,55 @@ def link_path(address: str) -> str | None:
     return address.removeprefix(_UNIX) + ".link" if address.startswith(_UNIX) else None
 
 
+def frame(message: StreamRequest | EmbedResponse) -> bytes:
+    """`message` as it goes over the link."""
+    data = message.SerializeToString()
+    return _LENGTH.pack(len(data)) + data
+
+
+class FrameReader:
+    """Takes what comes apart into messages."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        """`max_bytes` is the size of the largest message."""
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+        self._wanted = _LENGTH.size
+        """Bytes with which there is something to take out of the rest, or to learn."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bytes of each message that is complete now, in order.
+
+        InvalidInput for a message over `max_bytes`, after which the connection is of no use.
+        """
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data, self._rest = bytes(self._rest), bytearray()
+        messages: list[bytes] = []
+        start = 0
+        while (end := self._end(data, start)) <= len(data):
+            messages.append(data[start + _LENGTH.size : end])
+            start = end
+        if start < len(data):
+            self._rest += memoryview(data)[start:]
+            self._wanted = end - start
+        return messages
+
+    def _end(self, data: bytes, start: int) -> int:
+        """Where the message that begins at `start` ends, as far as can be told."""
+        if len(data) - start < _LENGTH.size:
+            return start + _LENGTH.size
+        (size,) = _LENGTH.unpack_from(data, start)
+        if size > self._max_bytes:
+            raise InvalidInput(f"a message of {size} bytes, at most {self._max_bytes} are taken", param="message")
+        return start + _LENGTH.size + size
+
+
 async def write_frame(writer: asyncio.StreamWriter, message: StreamRequest | EmbedResponse) -> None:
     """Send `message`, and wait while the other side is slow to read. ConnectionError if it is gone."""
-    data = message.SerializeToString()
-    writer.write(_LENGTH.pack(len(data)) + data)
+    writer.write(frame(message))
     await writer.drain()
 
 

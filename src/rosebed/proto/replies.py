@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
 from rosebed.core.errors import RosebedError, ServerError
 from rosebed.core.outputs import OutputSpecs
@@ -37,8 +36,8 @@ class ReplyRows:
 
     outputs: Mapping[OutputKind, Float32Array]
     """float32[rows, dim] of each kind: the rows of the sequences that succeeded, in order."""
-    row_starts: Mapping[OutputKind, npt.NDArray[np.int64]]
-    """int64[num_sequences + 1] of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
+    row_starts: Mapping[OutputKind, AnySequence[int]]
+    """num_sequences + 1 numbers of each kind: sequence i owns rows [row_starts[i], row_starts[i + 1])."""
     errors: Mapping[int, RosebedError]
     timings: ReplyTimings
 
@@ -117,10 +116,10 @@ class Assembler:
                 raise ServerError(f"the replica sent {len(rows)} {kind.name} rows, not {row_starts[kind][-1]}")
         return ReplyRows(outputs=outputs, row_starts=row_starts, errors=self._errors, timings=self._timings)
 
-    def _row_starts(self, kind: OutputKind) -> npt.NDArray[np.int64]:
+    def _row_starts(self, kind: OutputKind) -> list[int]:
         spec = self._specs[kind]
         counts = [0 if i in self._errors else spec.rows(s) for i, s in enumerate(self._sequences)]
-        return np.array([0, *accumulate(counts)], np.int64)
+        return [0, *accumulate(counts)]
 
 
 def _dim(sequence: Sequence, kind: OutputKind, specs: OutputSpecs) -> int:

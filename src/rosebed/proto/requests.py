@@ -3,8 +3,8 @@
 No Python object is made per token; sequences are views into the message's bytes.
 """
 
+import struct
 from bisect import bisect_right
-from collections.abc import Iterable
 from collections.abc import Sequence as AnySequence
 from itertools import accumulate
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import ContextLengthExceeded, FingerprintMismatch, InvalidInput, WrongModelKind
+from rosebed.core.token_ids import all_below
 from rosebed.core.types import DENSE_ONLY, Int32Array, Lane, OutputKind, Sequence, whole_span
 from rosebed.proto.failures import shown
 from rosebed.proto.rosebed_pb2 import EmbedRequest
@@ -29,13 +30,12 @@ def request_message(
 ) -> EmbedRequest:
     """One request for `sequences` (at least one; all want the same outputs, dimensions and normalisation)."""
     first = sequences[0]
-    wanted = (first.outputs, first.dimensions, first.normalize)
-    if any((s.outputs, s.dimensions, s.normalize) != wanted for s in sequences):
-        raise ValueError("the sequences of one request share outputs, dimensions and normalize")
+    if len(sequences) > 1:
+        _check_alike(sequences)
     message = EmbedRequest(
         request_id=request_id,
-        token_ids=_packed(sequence.token_ids for sequence in sequences),
-        lengths=np.array([sequence.num_tokens for sequence in sequences], "<i4").tobytes(),
+        token_ids=_packed([sequence.token_ids for sequence in sequences]),
+        lengths=struct.pack(f"<{len(sequences)}i", *[sequence.num_tokens for sequence in sequences]),
         dimensions=first.dimensions or None,
         lane=int(lane),  # pyright: ignore[reportArgumentType]
         timeout_ns=timeout_ns,
@@ -50,15 +50,25 @@ def request_message(
     return message
 
 
-def _packed(arrays: Iterable[Int32Array]) -> bytes:
-    return np.concatenate(list(arrays)).astype("<i4", copy=False).tobytes()
+def _check_alike(sequences: AnySequence[Sequence]) -> None:
+    first = sequences[0]
+    wanted = (first.outputs, first.dimensions, first.normalize)
+    if any((s.outputs, s.dimensions, s.normalize) != wanted for s in sequences):
+        raise ValueError("the sequences of one request share outputs, dimensions and normalize")
+
+
+def _packed(arrays: list[Int32Array]) -> bytes:
+    joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return joined.astype("<i4", copy=False).tobytes()
 
 
 def _pack_token_types(message: EmbedRequest, sequences: AnySequence[Sequence]) -> None:
     if any(sequence.token_type_ids is not None for sequence in sequences):
         message.token_type_ids = _packed(
-            np.zeros(sequence.num_tokens, np.int32) if sequence.token_type_ids is None else sequence.token_type_ids
-            for sequence in sequences
+            [
+                np.zeros(sequence.num_tokens, np.int32) if sequence.token_type_ids is None else sequence.token_type_ids
+                for sequence in sequences
+            ]
         )
 
 
@@ -66,7 +76,7 @@ def _pack_spans(message: EmbedRequest, sequences: AnySequence[Sequence]) -> None
     # NOTE: compared as lists, since arithmetic on arrays this small costs numpy twenty times as much.
     if all(sequence.pool_spans.tolist() == [[0, sequence.num_tokens]] for sequence in sequences):
         return
-    message.span_offsets = _packed(sequence.pool_spans for sequence in sequences)
+    message.span_offsets = _packed([sequence.pool_spans for sequence in sequences])
     message.span_counts = np.array([sequence.num_spans for sequence in sequences], "<i4").tobytes()
 
 
@@ -172,11 +182,9 @@ def _token_ends(lengths: list[int], num_tokens: int, max_length: int) -> list[in
 
 def _check_range(values: Int32Array, field: str, *, limit: int, ends: list[int]) -> None:
     """InvalidInput naming the first of `values` outside [0, limit) and its sequence."""
-    # NOTE: seen as unsigned, negative numbers are huge, so that one pass finds both ends of the range.
-    unsigned = values.view(np.uint32)
-    if unsigned[unsigned.argmax()] < limit:
+    if all_below(values, limit):
         return
-    position = int((unsigned >= limit).argmax())
+    position = int((values.view(np.uint32) >= limit).argmax())
     index = bisect_right(ends, position)
     raise InvalidInput(
         f"{field}: {values[position]} in sequences[{index}] is outside [0, {limit})", param=f"sequences[{index}]"

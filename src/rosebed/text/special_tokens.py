@@ -46,7 +46,7 @@ class SpecialTokenTemplate:
 
     def token_type_ids(self, texts: Sequence[list[int]]) -> list[int] | None:
         """Segment of each id that `token_ids` returns; None if all are zero."""
-        if not self._has_types:
+        if not self.has_types:
             return None
         types = [[kind] * len(ids) for ids, kind in zip(texts, self.text_types, strict=True)]
         return _interleave(self.gap_types, types)
@@ -60,7 +60,8 @@ class SpecialTokenTemplate:
         return token_ids[start:stop]
 
     @cached_property
-    def _has_types(self) -> bool:
+    def has_types(self) -> bool:
+        """Whether any token is of another segment than the first."""
         return any(self.text_types) or any(map(any, self.gap_types))
 
 

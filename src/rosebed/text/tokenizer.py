@@ -5,7 +5,6 @@ texts are encoded bare, and cutting and special tokens are done here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
@@ -14,10 +13,11 @@ from tokenizers import Tokenizer
 
 from rosebed.core.errors import ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
+from rosebed.core.token_ids import all_below, int32_ids
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.encoders import Encoder, choose_encoder
-from rosebed.text.heads import MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
+from rosebed.text.heads import LEAST_CHARACTERS, MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
@@ -91,14 +91,26 @@ class TextTokenizer:
         where they carry the special tokens that a text would get, cutting keeps those.
         """
         own = f"input[{index}]"
-        self._check_vocabulary(ids, name or own, param=None if name else own)
-        given = list(ids)
-        content = self._template.strip(given)
-        if options.prompt:
-            options = replace(options, prompt="")
-        if content is None:
-            return self._dress((Ids(given),), index, _BARE, options)
-        return self._dress((Ids(content),), index, self._template, options)
+        array = self._check_vocabulary(ids, name or own, param=None if name else own)
+        if len(array) == 0:
+            raise InvalidInput(f"input[{index}] gives no tokens", param=own)
+        limit = self._limit(options)
+        before, after = self._template.gaps
+        if len(array) <= limit:
+            kept = array
+        elif self._template.strip(array.tolist()) is None:
+            (kept,) = fit((array,), limit=limit, num_special=0, index=index, options=options)
+        else:
+            bare = array[len(before) : len(array) - len(after)]
+            num_special = self._template.num_tokens
+            (kept,) = fit((bare,), limit=limit, num_special=num_special, index=index, options=options)
+            kept = np.concatenate([np.array(before, np.int32), kept, np.array(after, np.int32)])
+        return TokenizedInput(
+            token_ids=kept,
+            token_type_ids=self._types_of_given(kept),
+            pool_spans=whole_span(len(kept)),
+            num_tokens_before=len(array) if len(kept) < len(array) else 0,
+        )
 
     def token_spans(self, text: str, options: TokenizeOptions = _DEFAULTS) -> list[TokenSpan]:
         """Each token of the prompted (and, where the model asks for it, lowered) text, uncut, with its characters."""
@@ -119,11 +131,20 @@ class TextTokenizer:
         self._check_vocabulary(ids, "ids", param="ids")
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
-    def _check_vocabulary(self, ids: Sequence[int], name: str, *, param: str | None) -> None:
-        """`param` is what the refusal names; None for the very id."""
+    def _types_of_given(self, ids: Int32Array) -> Int32Array | None:
+        """Segments of ids that a caller brought: those of a dressed text, if they are one."""
+        if not self._template.has_types or self._spec.type_vocab_size <= 1:
+            return None
+        content = self._template.strip(ids.tolist())
+        types = None if content is None else self._template.token_type_ids((content,))
+        return None if types is None else np.array(types, np.int32)
+
+    def _check_vocabulary(self, ids: Sequence[int], name: str, *, param: str | None) -> Int32Array:
+        """`ids` in numpy. `param` is what the refusal names; None for the very id."""
         vocab_size = self._spec.vocab_size
-        if len(ids) == 0 or (min(ids) >= 0 and max(ids) < vocab_size):
-            return
+        array = int32_ids(ids)
+        if array is not None and (len(array) == 0 or all_below(array, vocab_size)):
+            return array
         position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
         place = f"{name}[{position}]"
         raise InvalidInput(f"{place} is {wrong}, but token ids lie in [0, {vocab_size})", param=param or place)
@@ -131,6 +152,8 @@ class TextTokenizer:
     def _tokenize(
         self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> list[TokenizedInput]:
+        if len(rows) == 1 and len(rows[0]) == 1 and len(str(rows[0][0])) + len(options.prompt) <= LEAST_CHARACTERS:
+            return [self._tokenize_short(rows[0], template, options)]
         done: list[TokenizedInput] = []
         for group in self._groups(rows, options):
             try:
@@ -142,6 +165,16 @@ class TextTokenizer:
                 row = tuple(islice(found, len(rows[index])))
                 done.append(self._dress(row, index, template, options))
         return done
+
+    def _tokenize_short(
+        self, row: tuple[str, ...], template: SpecialTokenTemplate, options: TokenizeOptions
+    ) -> TokenizedInput:
+        """One text, too short to be worth a head, as in nearly every online request."""
+        try:
+            (ids,) = self._encoder.encode(self._prepare(row, options))
+        except (TypeError, AttributeError, UnicodeEncodeError):
+            raise self._fault((row,), slice(0, 1), template, options) from None
+        return self._dress((Ids(ids),), 0, template, options)
 
     def _groups(self, rows: Sequence[tuple[str, ...]], options: TokenizeOptions) -> Iterator[slice]:
         # Not by the length of heads: where there is no place to cut, all of a text is encoded.
@@ -160,7 +193,7 @@ class TextTokenizer:
     def _prepare(self, row: tuple[str, ...], options: TokenizeOptions) -> tuple[str, ...]:
         if options.prompt:
             row = (options.prompt + row[0], *row[1:])
-        return tuple(text.lower() for text in row) if self._spec.lower_case else row
+        return tuple([text.lower() for text in row]) if self._spec.lower_case else row
 
     def _fault(
         self, rows: Sequence[tuple[str, ...]], group: slice, template: SpecialTokenTemplate, options: TokenizeOptions
@@ -177,10 +210,10 @@ class TextTokenizer:
         self, texts: tuple[Ids, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
-        if num_characters := max(text.num_characters for text in texts):
+        if num_characters := max([text.num_characters for text in texts]):
             what = f"input[{index}] has {num_characters} characters, all of which would have to be encoded"
             raise too_long(what, MOST_CHARACTERS, index)
-        ids = tuple(text.ids for text in texts)
+        ids = tuple([text.ids for text in texts])
         num_before = sum(map(len, ids)) + template.num_tokens
         if num_before == 0:
             raise InvalidInput(f"input[{index}] gives no tokens", param=f"input[{index}]")

@@ -1,12 +1,17 @@
 """Which tokens to keep when there are too many. Pure arithmetic on lengths and lists."""
 
+from typing import TypeVar
+
 from rosebed.core.errors import ContextLengthExceeded, InvalidInput
+from rosebed.core.types import Int32Array
 from rosebed.text.tokenized import PairCut, Side, TokenizeOptions
+
+Ids = TypeVar("Ids", list[int], Int32Array)
 
 
 def fit(
-    texts: tuple[list[int], ...], *, limit: int, num_special: int, index: int, options: TokenizeOptions
-) -> tuple[list[int], ...]:
+    texts: tuple[Ids, ...], *, limit: int, num_special: int, index: int, options: TokenizeOptions
+) -> tuple[Ids, ...]:
     """The bare ids of one text or of a pair, cut so that they and their special tokens number at most `limit`.
 
     ContextLengthExceeded for `input[index]` if they number more and `options` does not allow cutting, or if the text
@@ -29,7 +34,7 @@ def fit(
     return keep(texts[0], first, options.side), keep(texts[1], second, options.side)
 
 
-def keep(token_ids: list[int], num_kept: int, side: Side) -> list[int]:
+def keep(token_ids: Ids, num_kept: int, side: Side) -> Ids:
     """The first `num_kept` ids, or the last where the left side is cut. All if there are no more than that."""
     if len(token_ids) <= num_kept:
         return token_ids

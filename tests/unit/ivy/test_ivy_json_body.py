@@ -52,8 +52,10 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
         b'{"number": 3, "x": ["number", "number"]}',
         b'{"text": "number", "number": 3}',
         b'{"number": 3, "x": {"number": 1' + b"0" * 5000 + b"}}",
+        b'{"number": 3, "x": [' + b'"", ' * 200 + b'"number"]}',
+        b'{"number": 3, "x": "a \\" b", "y": "number"}',
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_a_key_elsewhere_is_no_duplicate(body: bytes) -> None:
     assert READER.read(body).number == 3
@@ -75,6 +77,14 @@ def test_duplicate_after_a_nested_look_alike() -> None:
     with pytest.raises(InvalidInput, match="'number' twice") as refused:
         READER.read(b'{"number": 1, "x": {"number": 2}, "number": 3}')
     assert refused.value.param == "number"
+
+
+@pytest.mark.parametrize(
+    "between", [b"", b'"x": [' + b'"", ' * 200 + b"1], ", b'"x": "\\"", '], ids=["few", "many", "escaped"]
+)
+def test_duplicates_are_found_among_any_number_of_strings(between: bytes) -> None:
+    with pytest.raises(InvalidInput, match="'number' twice"):
+        READER.read(b'{"number": 1, ' + between + b'"number": 3}')
 
 
 def test_only_so_many_suspicious_keys_are_looked_at() -> None:

@@ -24,12 +24,12 @@ class JsonReader(Generic[Body]):
     def __init__(self, schema: type[Body]) -> None:
         self._decoder = msgspec.json.Decoder(schema)
         self._names = schema.__struct_encode_fields__
-        self._quoted = [f'"{name}"'.encode() for name in self._names]
+        self._written = frozenset(name.encode() for name in self._names)
 
     def read(self, body: bytes) -> Body:
         """The body as `schema`. InvalidInput names the field at fault."""
         value = decode(self._decoder, body)
-        check_duplicates(body, self._names, self._quoted)
+        check_duplicates(body, self._names, self._written)
         return value
 
 

@@ -82,7 +82,7 @@ class Balancer:
         shares = split(
             [sequence.num_tokens for sequence in sequences],
             [replica.outstanding_tokens for replica in ready],
-            functools.reduce(MessageLimits.smallest, (replica.limits for replica in ready)),
+            _limits(ready),
         )
         if len(shares) == 1:
             return join([await self._ask(ready[shares[0].replica], shares[0], sequences, lane)])
@@ -114,6 +114,13 @@ class Balancer:
                 raise
             self._on_retry()
             return await min(others, key=lambda other: other.outstanding_tokens).request(sequences, lane)
+
+
+def _limits(replicas: AnySequence[Replica]) -> MessageLimits:
+    """What all of them take."""
+    if len(replicas) == 1:
+        return replicas[0].limits
+    return functools.reduce(MessageLimits.smallest, [replica.limits for replica in replicas])
 
 
 def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:

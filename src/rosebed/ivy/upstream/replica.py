@@ -76,7 +76,7 @@ class Replica:
         stream = self._streams.get(lane)
         if stream is None:
             raise ReplicaLost(f"{self.target} is not connected")
-        num_tokens = sum(sequence.num_tokens for sequence in sequences)
+        num_tokens = sum([sequence.num_tokens for sequence in sequences])
         self.outstanding_tokens += num_tokens
         try:
             return await stream.request(sequences)
