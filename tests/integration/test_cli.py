@@ -33,7 +33,7 @@ def test_version() -> None:
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
     code = "import sys; sys.argv = ['rosebed', '--help']; from rosebed.cli import main; main()"
-    heavy = "{'torch', 'numpy', 'tokenizers', 'grpc', 'httpx', 'starlette'} & set(sys.modules)"
+    heavy = "{'torch', 'numpy', 'tokenizers', 'grpc', 'httpx', 'httptools'} & set(sys.modules)"
     checked = f"import sys, atexit; atexit.register(lambda: print('HEAVY', {heavy})); {code}"
     result = subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True, check=True)
     assert "HEAVY set()" in result.stdout

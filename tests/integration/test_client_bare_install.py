@@ -16,8 +16,8 @@ import sys
 from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
-    names = {"click", "fastokens", "granian", "grpc_health", "grpc_reflection", "huggingface_hub", "msgspec", "orjson",
-             "prometheus_client", "safetensors", "splintr", "starlette", "tokenizers", "torch", "uvloop"}
+    names = {"click", "fastokens", "grpc_health", "grpc_reflection", "httptools", "huggingface_hub", "msgspec",
+             "orjson", "prometheus_client", "safetensors", "splintr", "tokenizers", "torch", "uvloop"}
 
     def find_spec(self, name, path, target=None):
         if name.partition(".")[0] in self.names:

@@ -153,8 +153,24 @@ def _private_folder(tulip: int) -> Path:
 
 
 def _workers(ivy: int) -> list[int]:
-    """Granian's worker processes: those children of its main process that serve."""
+    """The gateway's worker processes that serve."""
     return [pid for pid in children(ivy) if is_alive(pid) and len(list(Path(f"/proc/{pid}/task").iterdir())) > 1]
+
+
+def test_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "ivy.sock")
+    server = ServeProcess("--uds", path, "--access-log", log=tmp_path / "log")
+    assert server.process.stdout is not None
+    found: list[str] = []
+    while not found or " after " not in found[-1]:  # between the lines that its own questions make
+        found.append(server.process.stdout.readline())
+        assert found[-1], server.log
+    assert f"rosebed: serving model at unix:{path} after" in found[-1]
+    with httpx.Client(transport=httpx.HTTPTransport(uds=path)) as client:
+        assert len(client.post("http://x/v1/embeddings", json={"input": "a"}).json()["data"][0]["embedding"]) == 384
+    assert server.stop() == 0
+    assert '"POST /v1/embeddings" 200' in server.process.stdout.read()
+    assert not Path(path).exists()
 
 
 def test_nothing_is_left_over_when_the_supervisor_is_killed(tmp_path: Path) -> None:

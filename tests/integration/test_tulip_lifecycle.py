@@ -276,7 +276,7 @@ def test_tulip_needs_no_torch() -> None:
 import sys
 import rosebed.tulip.server, rosebed.testing, rosebed.proto.codec
 loaded = {name.partition(".")[0] for name in sys.modules}
-print(sorted(loaded & {"torch", "triton", "tokenizers", "transformers", "starlette"}), "rosebed.rose" in sys.modules)
+print(sorted(loaded & {"torch", "triton", "tokenizers", "transformers", "httptools"}), "rosebed.rose" in sys.modules)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[] False"

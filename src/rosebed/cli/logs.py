@@ -4,12 +4,14 @@ import logging
 
 import click
 
+from rosebed.core.logs import LINE
+
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 def set_level(level: str) -> None:
     """Write messages of `level` and above to stderr."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format=LINE)
     logging.getLogger().setLevel(level.upper())
     # httpx reports each request at info.
     logging.getLogger("httpx").setLevel(logging.WARNING if level == "info" else logging.NOTSET)

@@ -7,7 +7,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -24,7 +25,7 @@ from rosebed.cli.tei_environment import TeiEnvironment, read_tei
 from rosebed.cli.toml import toml_text
 from rosebed.core.errors import ConfigError
 from rosebed.core.model_spec import ModelOverrides
-from rosebed.core.ports import reserved_port
+from rosebed.core.ports import reserved_port, unix_listener
 from rosebed.ivy.config import IvyConfig, ModelConfig
 from rosebed.rose.config import EngineConfig
 from rosebed.tulip.config import TulipConfig
@@ -80,7 +81,7 @@ def command(ctx: click.Context, models: tuple[str, ...], **values: Any) -> None:
         addresses = (f"unix:{directory}/tulip-{number}.sock" for number in count())
         fleet = [plan_model(own, source, addresses) for own, source in _sources(ctx, models, values)]
         gateway = config_from(IvyConfig, values, models=tuple(model.served for model in fleet))
-        with reserved_port(gateway.host, gateway.port) as port:
+        with _reserved(gateway) as port:
             gateway = replace(gateway, port=port)
             commands = [*tulip_children(fleet), _ivy_child(gateway, Path(directory))]
             sys.exit(asyncio.run(_supervise(commands, gateway, fleet)))
@@ -114,6 +115,18 @@ def _sources(
     return [(values, model) for model in models]
 
 
+@contextmanager
+def _reserved(gateway: IvyConfig) -> Generator[int]:
+    """The gateway's port, kept for it while its processes come and go; that of a Unix socket means nothing."""
+    if gateway.uds is None:
+        with reserved_port(gateway.host, gateway.port) as port:
+            yield port
+    else:
+        with unix_listener(gateway.uds):
+            pass  # nobody else listens there, and somebody can
+        yield gateway.port
+
+
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
     """A new folder of our own, where temporary files go if its name can be an address, else in /tmp."""
     try:
@@ -140,10 +153,10 @@ def _ivy_child(gateway: IvyConfig, directory: Path) -> ChildCommand:
 
 async def _supervise(commands: list[ChildCommand], gateway: IvyConfig, fleet: list[FleetModel]) -> int:
     started_s = time.monotonic()
-    url = _url(gateway)
+    url = _url(gateway) if gateway.uds is None else f"unix:{gateway.uds}"
 
     async def report_readiness() -> None:
-        num_ready = await _wait_ready(url)
+        num_ready = await _wait_ready(gateway)
         names = ", ".join(name for model in gateway.models for name in model.served_model_names)
         num_replicas = sum(len(model.replicas) for model in fleet)
         of_all = f", {num_ready} of {num_replicas} inference servers" if num_replicas > len(fleet) else ""
@@ -157,11 +170,13 @@ def _url(gateway: IvyConfig) -> str:
     return f"http://[{host}]:{gateway.port}" if ":" in host else f"http://{host}:{gateway.port}"
 
 
-async def _wait_ready(url: str) -> int:
+async def _wait_ready(gateway: IvyConfig) -> int:
     """The number of inference servers that are ready, once there is one for each model."""
     import httpx
 
-    async with httpx.AsyncClient(trust_env=False) as client:
+    transport = httpx.AsyncHTTPTransport(uds=gateway.uds)
+    url = _url(gateway) if gateway.uds is None else "http://ivy"
+    async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
         while True:
             try:
                 answer = await client.get(f"{url}/ready")

@@ -4,6 +4,10 @@ RosebedError
 ├── RequestError                  the caller's fault
 │   ├── InvalidInput              a value is wrong (names the field and index)
 │   │   └── ContextLengthExceeded an input has too many tokens
+│   ├── MalformedRequest          what came is no HTTP request
+│   ├── TargetTooLong             a path and query over the limit
+│   ├── HeadTooLarge              headers over the limits
+│   ├── HeadTimeout               a request's headers did not arrive
 │   ├── AuthenticationFailed      no key, or a wrong one
 │   ├── ModelNotFound             a model that is not served here
 │   ├── RouteNotFound             no such path
@@ -54,6 +58,22 @@ class InvalidInput(RequestError):
 
 class ContextLengthExceeded(InvalidInput):
     """An input has more tokens than the model takes."""
+
+
+class MalformedRequest(RequestError):
+    """What came is no HTTP request, or one that two readers would understand differently."""
+
+
+class TargetTooLong(RequestError):
+    """The request's path and query are over the limit."""
+
+
+class HeadTooLarge(RequestError):
+    """The request's headers are over the limits."""
+
+
+class HeadTimeout(RequestError):
+    """The request's headers did not arrive in time."""
 
 
 class AuthenticationFailed(RequestError):
@@ -166,6 +186,10 @@ class ErrorMapping:
 ERROR_TABLE: dict[type[RosebedError], ErrorMapping] = {
     InvalidInput: ErrorMapping("invalid_input", "INVALID_ARGUMENT", 400),
     ContextLengthExceeded: ErrorMapping("context_length_exceeded", "INVALID_ARGUMENT", 400),
+    MalformedRequest: ErrorMapping("malformed_request", "INVALID_ARGUMENT", 400),
+    TargetTooLong: ErrorMapping("uri_too_long", "INVALID_ARGUMENT", 414),
+    HeadTooLarge: ErrorMapping("headers_too_large", "INVALID_ARGUMENT", 431),
+    HeadTimeout: ErrorMapping("headers_timeout", "DEADLINE_EXCEEDED", 408),
     AuthenticationFailed: ErrorMapping("invalid_api_key", "UNAUTHENTICATED", 401),
     ModelNotFound: ErrorMapping("model_not_found", "NOT_FOUND", 404),
     RouteNotFound: ErrorMapping("not_found", "UNIMPLEMENTED", 404),

@@ -1,13 +1,19 @@
-"""TCP ports that gateway processes share (SO_REUSEPORT), and how to keep everybody else off them.
+"""TCP ports that gateway processes share (SO_REUSEPORT), and how to keep everybody else off them; Unix sockets.
 
 Two servers that both set SO_REUSEPORT on one port would each get half its requests, and neither an error.
 """
 
+import os
 import socket
+import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from rosebed.core.errors import ConfigError
+
+BACKLOG = 4096
+"""Connections that wait to be accepted; the system may allow fewer."""
 
 
 def free_port(host: str, port: int) -> int:
@@ -42,12 +48,62 @@ def shared_port(host: str, port: int) -> Generator[int]:
         yield _bind(reservation, host, port)
 
 
-def numeric_address(host: str) -> str:
-    """The address that a host name stands for here; an address stays as it is. ConfigError if it stands for none."""
+def shared_listener(host: str, port: int) -> socket.socket:
+    """A socket of one of the processes that share `port` of `host`, for a server to listen on."""
+    listener = socket.socket(_family(host), socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    _bind(listener, host, port)
+    return listener
+
+
+@contextmanager
+def unix_listener(path: str) -> Generator[socket.socket]:
+    """A listening Unix socket at `path`, for processes to inherit; removed in the end.
+
+    ConfigError if somebody listens there, or something else is there. A socket that nobody listens on is replaced.
+    """
+    file = Path(path)
     try:
-        return str(socket.getaddrinfo(host, None, family=_family(host), type=socket.SOCK_STREAM)[0][4][0])
+        _remove_stale(file)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
     except OSError as error:
-        raise ConfigError(f"--host {host} is neither an address nor a name that has one: {error}") from error
+        raise ConfigError(f"--uds {path}: cannot listen there: {error}") from error
+    with listener:
+        listener.listen(BACKLOG)
+        own = file.stat()
+        try:
+            yield listener
+        finally:
+            with suppress(OSError):
+                if os.path.samestat(own, file.stat()):  # not another's, put there since
+                    file.unlink()
+
+
+def is_answered(path: str) -> bool:
+    """Whether somebody listens on the Unix socket `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # its queue is full
+        except OSError:
+            return False
+        return True
+
+
+def _remove_stale(file: Path) -> None:
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConfigError(f"--uds {file}: what is there is no socket")
+    if is_answered(str(file)):
+        raise ConfigError(f"--uds {file}: somebody listens there already")
+    file.unlink()
 
 
 def _refuse_listener(host: str, port: int) -> None:

@@ -8,9 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import orjson
-from starlette.applications import Starlette
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from rosebed.ivy.backend import Backend
 from rosebed.ivy.config import IvyConfig
@@ -20,11 +17,13 @@ from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.embedding import EmbeddingService
 from rosebed.ivy.http.api_document import api_document
 from rosebed.ivy.http.api_page import api_page
+from rosebed.ivy.http.application import Application
 from rosebed.ivy.http.call import Call
-from rosebed.ivy.http.disconnects import DisconnectWatch
 from rosebed.ivy.http.endpoint import ANY_METHOD, Endpoint, Operation, Resource, not_found
 from rosebed.ivy.http.intake import BodyIntake
+from rosebed.ivy.http.packer import Packer
 from rosebed.ivy.http.reply import Reply
+from rosebed.ivy.http.router import Router
 from rosebed.ivy.metrics import Metrics
 from rosebed.ivy.status import Status
 from rosebed.ivy.workload import Workload
@@ -32,22 +31,14 @@ from rosebed.ivy.workload import Workload
 SAMPLE_INTERVAL_S = 1.0
 
 
-class _Application(Starlette):
-    """Starlette without its two exception middlewares: endpoints answer every error, and 14 µs a request are saved."""
-
-    def build_middleware_stack(self) -> ASGIApp:
-        return self.router
-
-
-def create_app(config: IvyConfig, *, metrics_folder: Path | None = None) -> Starlette:
-    """One worker's ASGI application. Workers of one server share `metrics_folder`."""
+def create_app(config: IvyConfig, *, metrics_folder: Path | None = None) -> Application:
+    """What answers one worker's requests. Workers of one server share `metrics_folder`."""
     return _Worker(config, metrics_folder).application()
 
 
 class _Worker:
     def __init__(self, config: IvyConfig, metrics_folder: Path | None) -> None:
         self._config = config
-        self._disconnects = DisconnectWatch()
         self._metrics = Metrics([model.tulips for model in config.models], metrics_folder)
         self._backends = [
             Backend(model, partial(self._metrics.count, index), resolve_every_s=config.resolve_every_s)
@@ -56,20 +47,21 @@ class _Worker:
         self._directory = ModelDirectory(self._backends)
         self._workload = Workload()
         self._service = EmbeddingService(self._directory, self._workload, max_inputs=config.max_inputs)
-        self._status = Status(self._backends, self._metrics, self._disconnects)
+        self._status = Status(self._backends, self._metrics, root_path=config.root_path)
 
-    def application(self) -> Starlette:
+    def application(self) -> Application:
         resources = self._resources()
-        application = _Application(
-            routes=[Route(resource.path, self._endpoint(resource)) for resource in resources], lifespan=self._lifespan
+        router = Router(
+            [(resource.path, self._endpoint(resource)) for resource in resources],
+            self._endpoint(_unmatched()),
+            root_path=self._config.root_path,
         )
-        application.router.redirect_slashes = False
-        application.router.default = self._endpoint(_unmatched())
-        return application
+        packer = Packer(self._config.gzip_min_bytes, self._workload) if self._config.gzip_min_bytes else None
+        return Application(router, self._running, packer=packer)
 
     def _resources(self) -> list[Resource]:
         config = self._config
-        intake = BodyIntake(max_bytes=config.max_body_bytes, timeout_s=config.body_timeout_s)
+        intake = BodyIntake(max_bytes=config.max_body_bytes, timeout_s=config.body_timeout_s, workload=self._workload)
         openai = OpenAI(
             self._service, self._directory, intake=intake, workload=self._workload, max_inputs=config.max_inputs
         ).resources()
@@ -77,24 +69,25 @@ class _Worker:
             self._directory, error_body, intake=intake, workload=self._workload, max_inputs=config.max_inputs
         ).resources()
         versioned = [replace(resource, path=f"/v1{resource.path}") for resource in openai]
-        return _with_description([*versioned, *openai, *tei, *self._status.resources(error_body)])
+        return _with_description(
+            [*versioned, *openai, *tei, *self._status.resources(error_body)], root_path=config.root_path
+        )
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         return Endpoint(
             resource,
             api_key=self._config.api_key,
             observer=self._metrics.route(resource.path),
-            disconnects=self._disconnects,
         )
 
     @asynccontextmanager
-    async def _lifespan(self, _application: Starlette) -> AsyncGenerator[None]:
+    async def _running(self) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             stack.callback(self._workload.close)
             for backend in self._backends:
                 await backend.load()
             balancing = [backend.balancer.run() for backend in self._backends]
-            for work in (*balancing, self._disconnects.run(), self._sample()):
+            for work in (*balancing, self._sample()):
                 await stack.enter_async_context(_background(work))
             yield
 
@@ -110,7 +103,7 @@ def _unmatched() -> Resource:
     return Resource(path="unmatched", operations={ANY_METHOD: operation}, error_shape=error_body, is_open=True)
 
 
-def _with_description(resources: list[Resource]) -> list[Resource]:
+def _with_description(resources: list[Resource], *, root_path: str) -> list[Resource]:
     """The same, and two routes that describe them all, themselves included."""
 
     async def document(_call: Call) -> Reply:
@@ -127,7 +120,7 @@ def _with_description(resources: list[Resource]) -> list[Resource]:
         Resource(path=path, operations={"GET": operation}, error_shape=error_body)
         for path, operation in operations.items()
     ]
-    described = api_document(all_resources)
+    described = api_document(all_resources, root_path=root_path)
     return all_resources
 
 

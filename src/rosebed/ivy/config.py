@@ -9,6 +9,10 @@ from rosebed.core.model_spec import ModelOverrides
 
 _TARGET = re.compile(r"unix:.+|(\[[\w:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
 
+_ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
+MAX_SOCKET_PATH_BYTES = 107
+"""What the system takes."""
+
 _KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
@@ -60,6 +64,10 @@ class IvyConfig:
     """Address to listen on."""
     port: int = 8080
     """TCP port to listen on; 0 takes a free one."""
+    uds: str | None = None
+    """Unix socket to listen on instead: its path."""
+    root_path: str = ""
+    """What a proxy puts before each path, e.g. `/embed`; requests may come with or without it."""
     workers: int = 1
     """Worker processes, each with its own event loop and tokenizer."""
     api_key: str | None = None
@@ -72,6 +80,12 @@ class IvyConfig:
     """Seconds that a request body may take to come, beside a second for every 4096 bytes."""
     resolve_every_s: float = 30.0
     """Seconds between look-ups of inference servers given by name; a lost connection has its name looked up at once."""
+    keep_alive_s: float = 75.0
+    """Seconds that a connection may lie idle before it is closed."""
+    gzip_min_bytes: int = 0
+    """Answers from this size on are packed with gzip for clients that accept it; 0 packs none."""
+    access_log: bool = False
+    """Write a line to stdout for each request."""
 
     def __post_init__(self) -> None:
         """ConfigError naming the first field with a bad value."""
@@ -85,12 +99,18 @@ class IvyConfig:
             raise ConfigError("--api-key should not be empty; leave it out to serve without a key")
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError("--api-key should be printable ASCII without blanks around it: headers carry no other")
+        if self.root_path and not _ROOT_PATH.fullmatch(self.root_path):
+            raise ConfigError(f"--root-path should be like /embed, without a slash at its end, not {self.root_path!r}")
+        if self.uds is not None and not 0 < len(self.uds.encode()) <= MAX_SOCKET_PATH_BYTES:
+            raise ConfigError(f"--uds should be a path of at most {MAX_SOCKET_PATH_BYTES} bytes, not {self.uds!r}")
         _check_range("--port", self.port, 0, 65535)
         _check_range("--workers", self.workers, 1, 1024)
         _check_range("--max-inputs", self.max_inputs, 1, 1 << 31)
         _check_range("--max-body-bytes", self.max_body_bytes, 1, 1 << 40)
         _check_range("--body-timeout-s", self.body_timeout_s, 0.1, 86_400)
         _check_range("--resolve-every-s", self.resolve_every_s, 0.1, 86_400)
+        _check_range("--keep-alive-s", self.keep_alive_s, 0.1, 86_400)
+        _check_range("--gzip-min-bytes", self.gzip_min_bytes, 0, 1 << 40)
 
 
 def _check_target(target: str) -> None:

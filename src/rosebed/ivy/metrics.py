@@ -26,6 +26,8 @@ COUNTERS = {
 }
 """Name → meaning."""
 
+_IN_FLIGHT = 0
+"""Column of the requests being answered."""
 MAX_ROUTES = 128
 _ROUTE_COLUMNS = len(STATUSES) + len(SECONDS) + 2
 """Per route: answers of each status, answers in each time interval, their seconds."""
@@ -73,9 +75,14 @@ class RouteMetrics:
         self._own = own
         self._first = first_column
 
+    def began(self) -> None:
+        """A request is being answered."""
+        self._own[_IN_FLIGHT] += 1
+
     def finished(self, status: int, seconds: float) -> None:
         """A request was answered."""
         own, first = self._own, self._first
+        own[_IN_FLIGHT] -= 1
         own[first + _STATUS_OFFSETS[status]] += 1
         own[first + len(STATUSES) + bisect_left(SECONDS, seconds)] += 1
         own[first + _ROUTE_COLUMNS - 1] += seconds
@@ -100,6 +107,7 @@ class Metrics:
         self._routes = 1 + sum(sizes)
         self._paths: list[str] = []
         self._rows = WorkerRows(self._routes + MAX_ROUTES * _ROUTE_COLUMNS, folder)
+        self._rows.own[_IN_FLIGHT] = 0  # of a dead worker, whose row this was; its other gauges are sampled soon
 
     def route(self, path: str) -> RouteMetrics:
         """The numbers of one route; asked for once per path, in the same order by every worker."""
@@ -113,10 +121,9 @@ class Metrics:
         """Add to one of `COUNTERS` of the model with that index."""
         self._rows.own[self._models[model] + self._columns[name]] += amount
 
-    def sample(self, in_flight: int, balancers: AnySequence[Balancer]) -> None:
-        """Write down what is true of this worker at this moment; one balancer per model."""
+    def sample(self, balancers: AnySequence[Balancer]) -> None:
+        """Write down what is true of this worker's replicas at this moment; one balancer per model."""
         own = self._rows.own
-        own[0] = float(in_flight)
         for first, balancer in zip(self._models, balancers, strict=True):
             ready = [float(address.num_ready) for address in balancer.addresses]
             outstanding = [float(address.outstanding_tokens) for address in balancer.addresses]

@@ -1,15 +1,18 @@
 """What every embedding dialect is translated into and out of. Knows no JSON and no HTTP."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from rosebed.core.types import Float32Array, Lane
 from rosebed.text.tokenized import Side
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsRequest:
-    """Inputs to embed and how; None does what the server and the checkpoint say."""
+class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Inputs to embed and how; None does what the server and the checkpoint say.
+
+    A struct, as it is made ten times as fast as a frozen dataclass, once for each request.
+    """
 
     texts: Sequence[str] = ()
     """The inputs, unless `token_ids` holds them."""
@@ -36,8 +39,7 @@ class EmbeddingsRequest:
         return len(self.token_ids or self.texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EmbeddingsAnswer:
+class EmbeddingsAnswer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The vectors of one request, in the order of its inputs."""
 
     vectors: Sequence[Float32Array]

@@ -9,7 +9,6 @@ from rosebed.core.errors import Unavailable
 from rosebed.ivy.backend import Backend
 from rosebed.ivy.exposition import CONTENT_TYPE, exposition
 from rosebed.ivy.http.call import Call
-from rosebed.ivy.http.disconnects import DisconnectWatch
 from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape
 from rosebed.ivy.http.reply import Reply
@@ -19,10 +18,11 @@ from rosebed.ivy.metrics import Metrics
 class Status:
     """Health, readiness and metrics of one worker; the metrics are those of all workers."""
 
-    def __init__(self, backends: Sequence[Backend], metrics: Metrics, disconnects: DisconnectWatch) -> None:
+    def __init__(self, backends: Sequence[Backend], metrics: Metrics, *, root_path: str = "") -> None:
+        """`root_path` is what a proxy puts before each path."""
         self._backends = backends
         self._metrics = metrics
-        self._disconnects = disconnects
+        self._root_path = root_path
 
     def resources(self, error_shape: ErrorShape) -> list[Resource]:
         health = {"GET": Operation(handler=self.health, summary="Whether this process lives")}
@@ -47,7 +47,8 @@ class Status:
 
     async def root(self, _call: Call) -> Reply:
         """For whoever opens the bare address."""
-        return Reply(200, orjson.dumps({"status": "ok", "docs": "/docs", "openapi": "/openapi.json"}))
+        root = self._root_path
+        return Reply(200, orjson.dumps({"status": "ok", "docs": f"{root}/docs", "openapi": f"{root}/openapi.json"}))
 
     async def ready(self, _call: Call) -> Reply:
         """One replica of each model is enough; it counts once it has computed a real input for this worker."""
@@ -72,4 +73,4 @@ class Status:
 
     def sample(self) -> None:
         """Write down this worker's gauges, where a scrape that another worker answers finds them."""
-        self._metrics.sample(len(self._disconnects), [backend.balancer for backend in self._backends])
+        self._metrics.sample([backend.balancer for backend in self._backends])

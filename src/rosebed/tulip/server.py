@@ -1,7 +1,6 @@
 """`TulipServer`: one engine behind gRPC, from binding the port to the last answer."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from grpc_reflection.v1alpha.reflection import enable_server_reflection
 
 from rosebed.core.engine import Engine, EngineInfo
 from rosebed.core.errors import ConfigError, PayloadTooLarge, RosebedError
+from rosebed.core.ports import is_answered
 from rosebed.core.types import Sequence, whole_span
 from rosebed.proto.link import link_path
 from rosebed.tulip.config import TulipConfig
@@ -180,20 +180,9 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _is_answered(path: str) -> bool:
-    """Whether somebody listens on the Unix socket `path`."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True
-
-
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
     address = _address(host, port)
-    if host.startswith("unix:") and _is_answered(host.removeprefix("unix:")):
+    if host.startswith("unix:") and is_answered(host.removeprefix("unix:")):
         raise ConfigError(f"cannot listen on {address}: another process does")  # gRPC would take the file from it
     try:
         return server.add_insecure_port(address)

@@ -1,4 +1,4 @@
-"""Gateways over real sockets: Granian in its own process, its inference server in a thread of the test's."""
+"""Gateways in processes of their own, their inference server in a thread of the test's."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 from ivy_support import running_tulip
@@ -46,16 +46,20 @@ def tulip_thread(engine: FakeEngine, **settings: Any) -> Generator[int]:
 
 
 @contextmanager
-def ivy_process(**settings: Any) -> Generator[tuple[str, subprocess.Popen[str]]]:
-    """A ready gateway process and its URL. `settings` are as in `ivy_config`."""
+def ivy_process(*, log: IO[str] | None = None, **settings: Any) -> Generator[tuple[str, subprocess.Popen[str]]]:
+    """A ready gateway process and its URL. `settings` are as in `ivy_config`; its stderr goes to `log`."""
     script = Path(__file__).with_name("ivy_process.py")
     process = subprocess.Popen(
-        [sys.executable, str(script), json.dumps({"port": 0, **settings})], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(script), json.dumps({"port": 0, **settings})],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
     )
     try:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{int(process.stdout.readline())}"
-        wait_until_ready(url)
+        with client_of(settings.get("uds")) as client:
+            wait_until_ready(client, url)
         yield url, process
     finally:
         process.send_signal(signal.SIGTERM)
@@ -64,12 +68,17 @@ def ivy_process(**settings: Any) -> Generator[tuple[str, subprocess.Popen[str]]]
             process.stdout.close()
 
 
-def wait_until_ready(url: str) -> None:
+def client_of(uds: str | None) -> httpx.Client:
+    """A client of whatever listens at `uds`, or of the address in a request's URL."""
+    return httpx.Client(transport=httpx.HTTPTransport(uds=uds))
+
+
+def wait_until_ready(client: httpx.Client, url: str) -> None:
     """Return once `/ready` says so."""
     deadline = time.monotonic() + STARTUP_S
     while time.monotonic() < deadline:
         try:
-            if httpx.get(f"{url}/ready").status_code == 200:
+            if client.get(f"{url}/ready").status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -22,6 +22,8 @@ from rosebed.core.model_spec import resolve_model_spec
 from rosebed.core.types import Float32Array, OutputKind
 from rosebed.ivy.app import create_app
 from rosebed.ivy.config import IvyConfig, ModelConfig
+from rosebed.ivy.http1.connections import Connections
+from rosebed.ivy.http1.limits import ConnectionLimits
 from rosebed.testing import FakeEngine, expected_rows, fake_info, fake_sequence
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.server import TulipServer
@@ -111,14 +113,18 @@ def ivy_config(**settings: Any) -> IvyConfig:
 
 @asynccontextmanager
 async def running_app(config: IvyConfig, *, wait_ready: bool = True) -> AsyncGenerator[httpx.AsyncClient]:
-    """The gateway in this event loop, behind a client without sockets."""
+    """The gateway in this event loop, and a client."""
     application = create_app(config)
-    async with application.router.lifespan_context(application):
-        transport = httpx.ASGITransport(application)
-        async with httpx.AsyncClient(transport=transport, base_url="http://ivy", timeout=10) as client:
+    async with application.running():
+        connections = Connections(application, ConnectionLimits(keep_alive_s=config.keep_alive_s))
+        server = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
             if wait_ready:
                 await until_ready(client)
             yield client
+        server.close()
+        await connections.drain()
 
 
 @asynccontextmanager

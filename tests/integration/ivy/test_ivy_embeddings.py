@@ -1,4 +1,4 @@
-"""What a good request is answered, value by value. No sockets between the client and the gateway."""
+"""What a good request is answered, value by value."""
 
 import base64
 import json

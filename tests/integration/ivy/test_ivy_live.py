@@ -1,4 +1,4 @@
-"""The gateway as it is run: Granian, worker processes, sockets, signals, and OpenAI's own client."""
+"""The gateway as it is run: worker processes, sockets, signals, and OpenAI's own client."""
 
 import asyncio
 import json
@@ -84,6 +84,24 @@ def test_connection_is_kept(live_url: str) -> None:
         for _ in range(3):
             connection.sendall(request)
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_what_is_no_request_is_refused_in_the_same_words_and_counted(live_url: str) -> None:
+    name = 'rosebed_ivy_requests_total{route="unmatched",status="400"}'
+    before = metric(live_url, name)
+    host, port = live_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n")
+        head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json")
+        assert json.loads(body)["error"] | {"message": ""} == {
+            "message": "",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "malformed_request",
+        }
+        assert connection.recv(1) == b""
+    assert metric(live_url, name) == before + 1
 
 
 def test_head_has_no_body(live_url: str) -> None:

@@ -75,7 +75,7 @@ def num_computed(engine: FakeEngine) -> int:
 
 
 async def test_all_addresses_of_a_name_are_used_and_new_ones_join(zone: Zone, info: EngineInfo) -> None:
-    engines = [FakeEngine(info, step_time=StepTime(base_s=0.05)) for _ in range(3)]
+    engines = [FakeEngine(info, step_time=StepTime(base_s=0.3)) for _ in range(3)]
     async with running_tulip(engines[0]) as one, running_tulip(engines[1]) as two, running_tulip(engines[2]) as three:
         zone.holds(one, two)
         async with running_app(ivy_config(tulips=(NAME,), resolve_every_s=0.1)) as client:

@@ -1,5 +1,6 @@
 """Every way to ask wrongly, over real sockets: the answer says what is wrong, and the next request is unharmed."""
 
+import gzip
 import json
 import time
 from collections.abc import Generator, Iterator
@@ -149,12 +150,37 @@ REFUSALS = {
         code="unsupported_media_type",
         headers={"content-type": "application/x-www-form-urlencoded"},
     ),
-    "gzip": Refusal(
-        body=b"\x1f\x8b",
-        says="content-encoding 'gzip'",
+    "brotli": Refusal(
+        body=b"\x0b\x02\x80{}\x03",
+        says="content-encoding 'br' is not read here; gzip is",
         status=415,
         code="unsupported_media_type",
+        headers=JSON_TYPE | {"content-encoding": "br"},
+    ),
+    "two codings": Refusal(
+        body=b"\x1f\x8b",
+        says="content-encoding 'gzip, gzip'",
+        status=415,
+        code="unsupported_media_type",
+        headers=JSON_TYPE | {"content-encoding": "gzip, gzip"},
+    ),
+    "gzip that is none": Refusal(
+        body=b'{"input": "hello"}', says="not valid gzip", headers=JSON_TYPE | {"content-encoding": "gzip"}
+    ),
+    "gzip that breaks off": Refusal(
+        body=gzip.compress(b'{"input": "hello"}')[:-1],
+        says="breaks off",
         headers=JSON_TYPE | {"content-encoding": "gzip"},
+    ),
+    "gzip of too much": Refusal(
+        body=gzip.compress(b'{"input": "%s"}' % (b"a" * 2_000_000)),
+        says="the body, unpacked, is over the limit of 2000000 bytes (--max-body-bytes)",
+        status=413,
+        code="payload_too_large",
+        headers=JSON_TYPE | {"content-encoding": "gzip"},
+    ),
+    "gzip of nothing": Refusal(
+        body=gzip.compress(b""), says="the body is empty", headers=JSON_TYPE | {"content-encoding": "gzip"}
     ),
 }
 

@@ -51,6 +51,13 @@ def test_bad_value_of_a_model_names_its_flag(settings: dict[str, Any], says: str
         ({"workers": 0}, "--workers"),
         ({"max_inputs": 0}, "--max-inputs"),
         ({"max_body_bytes": 0}, "--max-body-bytes"),
+        ({"keep_alive_s": 0}, "--keep-alive-s"),
+        ({"gzip_min_bytes": -1}, "--gzip-min-bytes"),
+        ({"uds": ""}, "--uds should be a path of at most 107 bytes"),
+        ({"uds": "/" + "é" * 54}, "--uds should be a path of at most 107 bytes"),
+        ({"root_path": "embed"}, "--root-path should be like /embed"),
+        ({"root_path": "/embed/"}, "not '/embed/'"),
+        ({"root_path": "/a b"}, "--root-path"),
     ],
 )
 def test_bad_value_names_its_flag(settings: dict[str, Any], says: str) -> None:

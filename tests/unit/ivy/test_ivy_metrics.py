@@ -51,12 +51,14 @@ def test_what_prometheus_reads(tmp_path: Path) -> None:
     workers = [Metrics([("a:1", "b:1"), ("a:1",)], tmp_path) for _ in range(2)]
     for number, metrics in enumerate(workers):
         route, _ = metrics.route("/v1/embeddings"), metrics.route("/health")
-        route.finished(200, 0.0015)
-        route.finished(200, 0.3)
-        route.finished(429, 100.0)
+        for status, seconds in ((200, 0.0015), (200, 0.3), (429, 100.0)):
+            route.began()
+            route.finished(status, seconds)
+        for _ in range(3):
+            route.began()
         metrics.count(0, "tokens", 10 + number)
         metrics.count(1, "tokens", 1)
-        metrics.sample(3, [balancer({"a:1": 1, "b:1": 0}), balancer({"a:1": 5})])
+        metrics.sample([balancer({"a:1": 1, "b:1": 0}), balancer({"a:1": 5})])
     text = exposition(workers[0].total(), ["first", "second"]).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     requests = {sample.labels["status"]: sample.value for sample in families["rosebed_ivy_requests"].samples}

@@ -4,6 +4,7 @@ Source: platform.openai.com/docs/api-reference/embeddings; extensions as vLLM an
 """
 
 import asyncio
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ import orjson
 
 from rosebed.core.encodings import to_base64
 from rosebed.core.errors import InvalidInput
+from rosebed.core.token_ids import packed_ids
 from rosebed.core.types import Float32Array, Lane
 from rosebed.ivy.dialects.bodies import BodyReader
 from rosebed.ivy.directory import ModelDirectory
@@ -72,11 +74,11 @@ class EmbeddingsBody(msgspec.Struct):
 
     def to_request(self) -> EmbeddingsRequest:
         """The same, in the gateway's words. InvalidInput for what the schema cannot say."""
-        texts, token_ids = _inputs(self.input)
+        texts, token_ids, is_flat = _inputs(self.input)
         return EmbeddingsRequest(
             texts=texts,
             token_ids=token_ids,
-            is_flat=token_ids == [self.input],
+            is_flat=is_flat,
             model=self.model,
             dimensions=self.dimensions,
             normalize=self.normalize,
@@ -184,7 +186,7 @@ class OpenAI:
         return Reply(200, msgspec.json.encode(ModelList("list", models)))
 
     async def get_model(self, call: Call) -> Reply:
-        name: str = call.scope["path_params"]["id"]
+        name = call.path_parameters["id"]
         return Reply(200, msgspec.json.encode(_describe(name, self._directory.find(name))))
 
 
@@ -197,19 +199,21 @@ def error_body(fault: Fault) -> bytes:
     return orjson.dumps({"error": error})
 
 
-def _inputs(given: Input | None) -> tuple[list[str], list[list[int]]]:
-    """The texts, or the token lists."""
+def _inputs(given: Input | None) -> tuple[Sequence[str], Sequence[Sequence[int]], bool]:
+    """The texts, or the token lists, and whether those were one bare list."""
     if given is None:
         raise InvalidInput("input is missing", param="input")
     if isinstance(given, str):
-        return [given], []
+        return [given], [], False
+    if given and type(given[0]) is int and (ids := packed_ids(given)) is not None:  # pyright: ignore[reportArgumentType]
+        return [], [ids], True
     kinds = {type(item) for item in given}
     if kinds <= {str}:
-        return given, []  # pyright: ignore[reportReturnType]
+        return given, [], False  # pyright: ignore[reportReturnType]
     if kinds == {int}:
-        return [], [given]  # pyright: ignore[reportReturnType]
+        return [], [given], True  # pyright: ignore[reportReturnType]
     if kinds == {list}:
-        return [], given  # pyright: ignore[reportReturnType]
+        return [], given, False  # pyright: ignore[reportReturnType]
     first = type(given[0])
     odd = next(index for index, item in enumerate(given) if type(item) is not first)
     raise InvalidInput(

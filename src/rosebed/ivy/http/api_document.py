@@ -13,12 +13,13 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def api_document(resources: Sequence[Resource]) -> dict[str, Any]:
-    """OpenAPI 3.1."""
+def api_document(resources: Sequence[Resource], *, root_path: str = "") -> dict[str, Any]:
+    """OpenAPI 3.1. `root_path` is what a proxy puts before each path."""
     schemas = _Schemas([operation for resource in resources for operation in resource.operations.values()])
     return {
         "openapi": "3.1.0",
         "info": {"title": "Rosebed", "version": __version__, "description": "Embeddings over HTTP."},
+        **({"servers": [{"url": root_path}]} if root_path else {}),
         "paths": {
             _PARAMETER.sub(r"{\1}", resource.path): {
                 "parameters": [_path_parameter(name) for name in _PARAMETER.findall(resource.path)],

@@ -1,121 +1,93 @@
 """One HTTP request as the edge has read it so far: headers first, the body when a handler asks."""
 
-import asyncio
-import os
+import random
 import re
-from typing import Any
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from starlette.types import Receive, Scope
-
-from rosebed.core.errors import Cancelled, InvalidInput, PayloadTooLarge, RequestError, UnsupportedMediaType
+from rosebed.core.errors import InvalidInput, UnsupportedMediaType
+from rosebed.ivy.http.body import Body
 from rosebed.ivy.http.intake import BodyIntake
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _JSON_TYPE = re.compile(rb"\s*application/([\w.-]+\+)?json\s*(;|$)", re.IGNORECASE)
+_NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Call:
     """An HTTP request in progress. Made once per request, used by its own task only."""
 
     __slots__ = (
-        "_content_encoding",
-        "_content_length",
-        "_content_type",
-        "_is_chunked",
-        "_receive",
-        "authorization",
-        "body_was_read",
+        "body",
         "disconnected",
+        "headers",
+        "is_continued",
+        "keeps_alive",
+        "method",
+        "path_parameters",
         "request_id",
-        "scope",
-        "task",
+        "started_s",
+        "target",
     )
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.scope = scope
-        self.authorization = b""
-        self.request_id = b""
-        self.body_was_read = False
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Mapping[bytes, bytes],
+        body: Body,
+        *,
+        keeps_alive: bool = True,
+    ) -> None:
+        """`headers` by their names in lower case."""
+        self.method = method
+        self.target = target
+        """What the request line names: path and query, still quoted."""
+        self.headers = headers
+        self.body = body
+        self.keeps_alive = keeps_alive
+        """Whether the client may send another request on this connection."""
+        self.path_parameters = _NO_PARAMETERS
+        """What the route's path leaves open, once the router has found it."""
+        self.is_continued = False
+        """Whether the client, which waited to be told, was told to send its body."""
         self.disconnected = False
         """Whether the client went away before the answer."""
-        self.task: asyncio.Task[Any] | None = asyncio.current_task()
-        """The task that answers, which a disconnect cancels."""
-        self._receive = receive
-        self._is_chunked = False
-        self._content_type = self._content_encoding = self._content_length = b""
-        self._read_headers()
+        self.started_s = time.perf_counter()
+        """When it began to be answered, on the clock of `time.perf_counter`; until then, when it came."""
+        self.request_id = headers.get(b"x-request-id", b"")
         if not _REQUEST_ID.fullmatch(self.request_id):
-            self.request_id = os.urandom(16).hex().encode()
-
-    def _read_headers(self) -> None:
-        for name, value in self.scope["headers"]:
-            if name == b"content-type":
-                self._content_type = value
-            elif name == b"content-length":
-                self._content_length = value
-            elif name == b"authorization":
-                self.authorization = value
-            elif name == b"x-request-id":
-                self.request_id = value
-            elif name == b"content-encoding":
-                self._content_encoding = value
-            elif name == b"transfer-encoding":
-                self._is_chunked = True
+            self.request_id = new_request_id()
 
     @property
-    def leaves_unread(self) -> bool:
-        """Whether some of the body is still on its way."""
-        return not self.body_was_read and (self._is_chunked or self._content_length not in (b"", b"0"))
+    def authorization(self) -> bytes:
+        """As it was sent; empty if it was not."""
+        return self.headers.get(b"authorization", b"")
 
     async def read_json(self, intake: BodyIntake) -> bytes:
-        """The body, announced as JSON or not announced at all.
+        """The body, announced as JSON or not announced at all; unpacked, where it was packed with gzip.
 
-        UnsupportedMediaType for another type, InvalidInput if it is empty; PayloadTooLarge, BodyTimeout and Overloaded
-        as `intake` has its limits.
+        UnsupportedMediaType for another type or packing, InvalidInput if it is empty or badly packed; PayloadTooLarge,
+        BodyTimeout and Overloaded as `intake` has its limits.
         """
-        if self._content_type and not _JSON_TYPE.match(self._content_type):
-            raise UnsupportedMediaType(f"the body should be application/json, not {_printable(self._content_type)}")
-        if self._content_encoding and self._content_encoding.lower() != b"identity":
-            raise UnsupportedMediaType(f"content-encoding {_printable(self._content_encoding)} is not read here")
-        if self._content_length.isdigit() and int(self._content_length) > intake.max_bytes:
-            raise _too_large(intake.max_bytes)
-        with intake.open():
-            body = await self._read_body(intake)
+        content_type = self.headers.get(b"content-type", b"")
+        if content_type and content_type != b"application/json" and not _JSON_TYPE.match(content_type):
+            raise UnsupportedMediaType(f"the body should be application/json, not {_printable(content_type)}")
+        encoding = self.headers.get(b"content-encoding", b"identity").strip().lower()
+        if encoding not in (b"identity", b"gzip", b"x-gzip", b""):
+            raise UnsupportedMediaType(f"content-encoding {_printable(encoding)} is not read here; gzip is")
+        body = await intake.read(self.body)
+        if body and encoding.endswith(b"gzip"):
+            body = await intake.unpack(body)
         if not body:
             raise InvalidInput("the body is empty; it should be a JSON object")
         return body
 
-    async def _read_body(self, intake: BodyIntake) -> bytes:
-        chunks: list[bytes] = []
-        room = intake.max_bytes
-        since_s = asyncio.get_running_loop().time()
-        while True:
-            message = await intake.next_part(self._receive, since_s, intake.max_bytes - room)
-            if message["type"] == "http.disconnect":
-                raise self._broken_off()
-            chunk: bytes = message.get("body", b"")
-            room -= len(chunk)
-            if room < 0:
-                raise _too_large(intake.max_bytes)
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                self.body_was_read = True
-                return chunk if len(chunks) == 1 else b"".join(chunks)
 
-    def _broken_off(self) -> RequestError:
-        """Why a body ended early: the server says no more than that, also where a chunk has no proper length."""
-        if self._is_chunked:
-            return InvalidInput("the body broke off, or its chunks are malformed")
-        return Cancelled("the client left while sending")
-
-    async def wait_disconnect(self) -> None:
-        """Return once the client is gone. Only after the body was read."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
-def _too_large(max_bytes: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"the body is over the limit of {max_bytes} bytes (--max-body-bytes)")
+def new_request_id() -> bytes:
+    """A name for a request whose client gave none; no secret."""
+    return b"%032x" % random.getrandbits(128)
 
 
 def _printable(value: bytes) -> str:

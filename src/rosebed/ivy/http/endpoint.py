@@ -1,25 +1,21 @@
 """The one ASGI layer between the router and the handlers: key, errors, request id, metrics. Knows no route by name."""
 
-import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from rosebed.core.errors import ERROR_TABLE, AuthenticationFailed, Cancelled, MethodNotAllowed, RouteNotFound
-from rosebed.ivy.http.call import Call
-from rosebed.ivy.http.disconnects import DisconnectWatch
+from rosebed.ivy.http.call import Call, new_request_id
 from rosebed.ivy.http.faults import ErrorShape, error_reply
 from rosebed.ivy.http.reply import Reply
+from rosebed.ivy.http.router import path_of
 
 CLIENT_LEFT = ERROR_TABLE[Cancelled].http_status
 """What a request counts as whose client did not wait; nobody reads this status."""
-
-CLOSE = (b"connection", b"close")
 
 ANY_METHOD = "*"
 """Key of an operation that answers whatever method has none of its own."""
@@ -44,7 +40,7 @@ class Resource:
     """One path, and what answers each method there."""
 
     path: str
-    """As Starlette's router reads it, e.g. `/v1/models/{id:path}`."""
+    """As the router reads it, e.g. `/v1/models/{id:path}`."""
     operations: Mapping[str, Operation]
     """Method → what answers it."""
     error_shape: ErrorShape
@@ -54,69 +50,70 @@ class Resource:
 
 
 class Observer(Protocol):
-    """Hears of each finished request of one resource."""
+    """Hears of each request of one resource."""
+
+    def began(self) -> None: ...
 
     def finished(self, status: int, seconds: float) -> None: ...
 
 
 class Endpoint:
-    """A resource as an ASGI application: every answer, also to a failure, leaves through here."""
+    """Answers the requests for one resource: every answer, also to a failure, leaves through here."""
 
-    def __init__(
-        self, resource: Resource, *, api_key: str | None, observer: Observer, disconnects: DisconnectWatch
-    ) -> None:
+    def __init__(self, resource: Resource, *, api_key: str | None, observer: Observer) -> None:
         self._resource = resource
+        self._handlers = {method.encode(): operation.handler for method, operation in resource.operations.items()}
+        if "GET" in resource.operations:
+            self._handlers.setdefault(b"HEAD", resource.operations["GET"].handler)
+        self._any_method = self._handlers.get(ANY_METHOD.encode())
         self._allowed = tuple(sorted(resource.operations))
         self._api_key = api_key.encode() if api_key is not None and not resource.is_open else None
         self._observer = observer
-        self._disconnects = disconnects
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = time.perf_counter()
-        call = Call(scope, receive)
+    async def answer(self, call: Call) -> Reply:
+        """The answer to `call`. Raises nothing, unless it is cancelled."""
         status = CLIENT_LEFT
-        self._disconnects.add(call, started)
+        self._observer.began()
         try:
-            reply = await self._answer(call)
-            await reply.send(send, call.request_id)
+            handler = self._handlers.get(call.method, self._any_method) or self._refuse_method(call.method)
+            if self._api_key is not None:
+                self._authenticate(self._api_key, call.authorization)
+            reply = await handler(call)
             status = reply.status
-        except asyncio.CancelledError:
-            if not call.disconnected:
-                raise
-        finally:
-            self._disconnects.discard(call)
-            self._observer.finished(status, time.perf_counter() - started)
-
-    async def _answer(self, call: Call) -> Reply:
-        try:
-            handler = self._handler(call.scope["method"])
-            self._authenticate(call.authorization)
-            return await handler(call)
+            return reply
         except Exception as error:
-            reply = error_reply(error, self._resource.error_shape, call.request_id)
-            # What is left of a body cannot be told from the next request, so that the connection ends here.
-            return replace(reply, headers=(*reply.headers, CLOSE)) if call.leaves_unread else reply
+            reply = self.refuse(error, call.request_id)
+            status = reply.status
+            return reply
+        finally:
+            self._observer.finished(status, time.perf_counter() - call.started_s)
 
-    def _handler(self, method: str) -> Handler:
-        operations = self._resource.operations
-        operation = operations.get("GET" if method == "HEAD" else method) or operations.get(ANY_METHOD)
-        if operation is None:
-            raise MethodNotAllowed(
-                f"{method} is not answered here; {', '.join(self._allowed)} is", allowed=self._allowed
-            )
-        return operation.handler
+    def refuse(self, error: Exception, request_id: bytes) -> Reply:
+        """`error` in the words of this resource."""
+        return error_reply(error, self._resource.error_shape, request_id)
 
-    def _authenticate(self, authorization: bytes) -> None:
-        if self._api_key is None:
-            return
+    def refuse_uncalled(self, error: Exception) -> Reply:
+        """The same for what never became a call; it counts as one."""
+        self._observer.began()
+        reply = self.refuse(error, new_request_id())
+        self._observer.finished(reply.status, 0.0)
+        return reply
+
+    def _refuse_method(self, method: bytes) -> NoReturn:
+        raise MethodNotAllowed(
+            f"{method.decode('latin-1')} is not answered here; {', '.join(self._allowed)} is", allowed=self._allowed
+        )
+
+    @staticmethod
+    def _authenticate(api_key: bytes, authorization: bytes) -> None:
         scheme, _, key = authorization.partition(b" ")
         if scheme.lower() != b"bearer":
             raise AuthenticationFailed("an API key is needed: send it as 'Authorization: Bearer KEY'")
         # NOTE: compare_digest takes the same time wherever the first difference is.
-        if not hmac.compare_digest(key.strip(), self._api_key):
+        if not hmac.compare_digest(key.strip(), api_key):
             raise AuthenticationFailed("the API key is wrong")
 
 
 async def not_found(call: Call) -> Reply:
     """The handler of every path that has none."""
-    raise RouteNotFound(f"there is nothing at {call.scope['path']}")
+    raise RouteNotFound(f"there is nothing at {path_of(call.target)}")

@@ -1,16 +1,13 @@
 """An HTTP answer as a value."""
 
-from dataclasses import dataclass
-
-from starlette.types import Send
+import msgspec
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 JSON_TYPE = b"application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """Status, body and headers of one answer."""
 
     status: int
@@ -18,14 +15,3 @@ class Reply:
     headers: Headers = ()
     """Beyond content-type, content-length and x-request-id."""
     content_type: bytes = JSON_TYPE
-
-    async def send(self, send: Send, request_id: bytes) -> None:
-        """Write the answer, echoing the id of its request."""
-        headers = [
-            (b"content-type", self.content_type),
-            (b"content-length", b"%d" % len(self.body)),
-            (b"x-request-id", request_id),
-            *self.headers,
-        ]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body})
