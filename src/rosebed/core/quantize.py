@@ -80,10 +80,14 @@ def pack_bits(vectors: Float32Array, order: Literal["big", "little"]) -> UInt8Ar
     "big" puts the first component into the most significant bit (pplx-embed on the hub, and everybody else);
     "little" into the least significant one (the Perplexity API's base64_binary).
     """
-    dim = vectors.shape[-1]
+    check_whole_bytes(vectors.shape[-1])
+    return np.packbits(vectors >= 0, axis=-1, bitorder=order)
+
+
+def check_whole_bytes(dim: int) -> None:
+    """InvalidInput if the bits of `dim` components do not fill whole bytes."""
     if dim % 8:
         raise InvalidInput(f"bit formats need dimensions that are a multiple of 8, not {dim}", param="dimensions")
-    return np.packbits(vectors >= 0, axis=-1, bitorder=order)
 
 
 QUANTIZERS: Mapping[NumberFormat, Quantizer] = {
