@@ -94,6 +94,19 @@ def test_pplx_embed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "separator"),
+    [
+        ({}, None),
+        ({"auto_map": {"AutoModel": "modeling.PPLXQwen3Model"}}, None),
+        ({"auto_map": {"AutoModel": "modeling.PPLXQwen3ContextualModel"}}, "<|endoftext|>"),
+        ({"architectures": ["PPLXQwen3ContextualModel"]}, "<|endoftext|>"),
+    ],
+)
+def test_pplx_embed_context_is_known_by_its_class(tmp_path: Path, more: dict[str, Any], separator: str | None) -> None:
+    assert resolve(tmp_path, {"config.json": PPLX | more}).chunk_separator == separator
+
+
+@pytest.mark.parametrize(
     ("config", "pooling", "normalize"),
     [
         (QWEN3, Pooling.LAST, True),

@@ -337,7 +337,7 @@ def test_decoding_checks_ids(tokenizer: TextTokenizer, wrong: int) -> None:
     assert tokenizer.decode([]) == ""
     with pytest.raises(InvalidInput, match=rf"^ids\[1\] is {wrong}, but token ids lie in") as caught:
         tokenizer.decode([6, wrong])
-    assert caught.value.param == "ids"
+    assert caught.value.param == "ids[1]"
 
 
 def test_decode(tokenizer: TextTokenizer, bytewise: TextTokenizer) -> None:

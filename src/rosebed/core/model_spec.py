@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from rosebed.core.checkpoint import CheckpointFiles, Json
 from rosebed.core.errors import CheckpointError, ConfigError
-from rosebed.core.json_fields import flag, optional_number, positive_int, positive_ints
+from rosebed.core.json_fields import flag, optional_number, optional_object, positive_int, positive_ints
 from rosebed.core.length_limit import max_length
 from rosebed.core.pipeline import DenseStage, Pipeline, Pooling, read_pipeline
 
@@ -20,6 +20,8 @@ __all__ = ["DenseStage", "ModelOverrides", "ModelSpec", "Pooling", "resolve_mode
 _BIDIRECTIONAL_QWEN3 = "bidirectional_pplx_qwen3"
 _MATRYOSHKA_TYPES = frozenset({"qwen3", _BIDIRECTIONAL_QWEN3})
 """Families whose model cards promise Matryoshka dimensions while no file says so."""
+
+_CONTEXTUAL = "PPLXQwen3ContextualModel"
 
 _OPTIONAL_PROMPTS = frozenset({"query", "document"})
 """Names that sentence-transformers knows on every model, with an empty prompt where the checkpoint has none."""
@@ -74,6 +76,8 @@ class ModelSpec:
     """Whether `dimensions` below `dim` are allowed."""
     matryoshka_dimensions: tuple[int, ...]
     """The only smaller sizes allowed; empty allows every one where `matryoshka`."""
+    chunk_separator: str | None = None
+    """The token between two chunks of a document, for models trained to embed chunks in the light of the others."""
     fingerprint: str
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     """Field name → the file or flag that decided it, for those where there is a choice."""
@@ -112,6 +116,7 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
         lower_case=flag(files.sentence_bert_config, "do_lower_case", default=False, file=files.sentence_bert_file),
         matryoshka=matryoshka,
         matryoshka_dimensions=dimensions,
+        chunk_separator=_chunk_separator(config, architecture),
         fingerprint=files.fingerprint,
         sources={
             "max_length": length_source,
@@ -205,6 +210,13 @@ def _matryoshka(config: Json, model_type: str, overrides: ModelOverrides) -> tup
     if declared or dimensions:
         return True, dimensions, "config.json"
     return model_type in _MATRYOSHKA_TYPES, (), f"default for {model_type}"
+
+
+def _chunk_separator(config: Json, architecture: str) -> str | None:
+    """pplx-embed-context has the configuration of pplx-embed, and a class of its own, named in `auto_map` at least."""
+    classes = optional_object(config, "auto_map", file="config.json")
+    names = (architecture, str(classes.get("AutoModel", "")).rpartition(".")[2])
+    return "<|endoftext|>" if _CONTEXTUAL in names else None
 
 
 def _prompts(settings: Json) -> tuple[Mapping[str, str], str | None]:

@@ -16,6 +16,7 @@ ARCHITECTURES = {
     "DistilBertForMaskedLM": _DISTILBERT,
     "MPNetModel": _MPNET,
     "MPNetForMaskedLM": _MPNET,
+    "PPLXQwen3ContextualModel": _QWEN3,
     "PPLXQwen3Model": _QWEN3,
     "Qwen3ForCausalLM": _QWEN3,
     "Qwen3Model": _QWEN3,

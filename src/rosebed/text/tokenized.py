@@ -49,7 +49,7 @@ class TokenizedInput:
     token_type_ids: Int32Array | None
     """int32[num_tokens] segment of each token; None means all zero."""
     pool_spans: Int32Array
-    """int32[1, 2]: the tokens that pooling covers."""
+    """int32[num_spans, 2], half-open: the tokens that pooling covers; one span, or one for each chunk of a document."""
     num_tokens_before: int = 0
     """Tokens there were before truncation, or, of a text many times longer than the limit, so many at least; 0 where
     nothing was cut."""

@@ -11,11 +11,12 @@ from itertools import islice
 import numpy as np
 from tokenizers import Tokenizer
 
-from rosebed.core.errors import ConfigError, InvalidInput
+from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.token_ids import all_below, int32_ids
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.boundaries import splits_at_blanks
+from rosebed.text.chunks import join_chunks
 from rosebed.text.encoders import Encoder, choose_encoder
 from rosebed.text.heads import LEAST_CHARACTERS, MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
 from rosebed.text.loading import load_tokenizer
@@ -23,13 +24,17 @@ from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
 from rosebed.text.truncation import fit, too_long
 
-__all__ = ["PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
+__all__ = ["ForeignTokenId", "PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
 
 _DEFAULTS = TokenizeOptions()
 _BARE = SpecialTokenTemplate.bare(1)
 _BARE_PAIR = SpecialTokenTemplate.bare(2)
 _REMEMBERED_CHARACTERS = 4096
 """Prompts up to this long are measured once."""
+
+
+class ForeignTokenId(InvalidInput):
+    """An id that a caller brought and the model has not: as a rule another tokenizer's."""
 
 
 class TextTokenizer:
@@ -48,6 +53,7 @@ class TextTokenizer:
         self._has_strangers = max(tokenizer.get_vocab().values(), default=0) >= spec.vocab_size
         self._special_ids = frozenset(token_id for token_id, token in added if token.special)
         self._prompt_length = lru_cache(maxsize=1024)(self._measure_prompt)
+        self._separator = _separator(tokenizer, spec)
 
     @classmethod
     def load(cls, spec: ModelSpec, *, max_length: int | None = None) -> "TextTokenizer":
@@ -79,6 +85,18 @@ class TextTokenizer:
         """Ids of each (first, second) pair as one sequence with segments, in order. Raises as `tokenize` does."""
         template = self._pair_template if options.add_special_tokens else _BARE_PAIR
         return self._tokenize(pairs, template, options)
+
+    def tokenize_documents(
+        self, documents: Sequence[Sequence[str]], options: TokenizeOptions = _DEFAULTS
+    ) -> list[TokenizedInput]:
+        """Each document's chunks as one sequence with a pool span for each chunk, in order.
+
+        Chunks are tokenized by themselves; a prompt and special tokens go around all of them, the model's separator, if
+        it has one, between them, and neither is pooled. Nothing is ever cut. Names what is at fault: InvalidInput for
+        an `input[i][j]` that is no text, not valid Unicode or gives no tokens, or an `input[i]` without chunks;
+        ContextLengthExceeded for an `input[i]` over the limit.
+        """
+        return [self._document(chunks, index, options) for index, chunks in enumerate(documents)]
 
     def wrap_token_ids(
         self, ids: Sequence[int], index: int, options: TokenizeOptions = _DEFAULTS, *, name: str | None = None
@@ -126,9 +144,15 @@ class TextTokenizer:
             for token_id, token, special, (start, stop) in zip(*columns, strict=True)
         ]
 
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text that `ids` spell. InvalidInput if one lies outside [0, vocab_size)."""
-        self._check_vocabulary(ids, "ids", param="ids")
+    def token_strings(self, text: str, options: TokenizeOptions = _DEFAULTS) -> tuple[list[int], list[str]]:
+        """The ids of a text, uncut, and the tokens as the vocabulary has them. The text is valid Unicode."""
+        prepared = self._prepare((text,), options)[0]
+        encoding = self._tokenizer.encode(prepared, add_special_tokens=options.add_special_tokens)
+        return encoding.ids, encoding.tokens
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True, name: str = "ids") -> str:
+        """The text of `ids`, which the caller calls `name`. InvalidInput if one lies outside [0, vocab_size)."""
+        self._check_vocabulary(ids, name, param=None)
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def _types_of_given(self, ids: Int32Array) -> Int32Array | None:
@@ -147,7 +171,7 @@ class TextTokenizer:
             return array
         position, wrong = next((i, token_id) for i, token_id in enumerate(ids) if not 0 <= token_id < vocab_size)
         place = f"{name}[{position}]"
-        raise InvalidInput(f"{place} is {wrong}, but token ids lie in [0, {vocab_size})", param=param or place)
+        raise ForeignTokenId(f"{place} is {wrong}, but token ids lie in [0, {vocab_size})", param=param or place)
 
     def _tokenize(
         self, rows: Sequence[tuple[str, ...]], template: SpecialTokenTemplate, options: TokenizeOptions
@@ -186,6 +210,58 @@ class TextTokenizer:
         if len(template.text_types) > 1 or cuts_left or not self._splits_at_blanks:
             return encode_whole(self._encoder, texts)
         return encode_heads(self._encoder, texts, self._limit(options) - template.num_tokens)
+
+    def _document(self, chunks: Sequence[str], index: int, options: TokenizeOptions) -> TokenizedInput:
+        if not chunks:
+            raise InvalidInput(f"input[{index}] holds no chunks", param=f"input[{index}]")
+        template = self._template if options.add_special_tokens else _BARE
+        content, spans = join_chunks(
+            self._chunk_ids(chunks, index, options),
+            before=self._bare_ids((options.prompt,), ("prompt",), index)[0] if options.prompt else (),
+            separator=self._separator,
+        )
+        token_ids = template.token_ids((content,))
+        self._refuse_overlong(len(token_ids), index, options)
+        if self._has_strangers:
+            self._refuse_strangers(token_ids, index)
+        types = template.token_type_ids((content,)) if self._spec.type_vocab_size > 1 else None
+        return TokenizedInput(
+            token_ids=np.array(token_ids, np.int32),
+            token_type_ids=None if types is None else np.array(types, np.int32),
+            pool_spans=spans + np.int32(len(template.gaps[0])),
+        )
+
+    def _chunk_ids(self, chunks: Sequence[str], index: int, options: TokenizeOptions) -> list[list[int]]:
+        """Bare ids of each chunk. No more is encoded than it takes to see that a document is too long."""
+        found: list[list[int]] = []
+        num_tokens = 0
+        for group in groups([len(str(chunk)) for chunk in chunks]):
+            names = [f"input[{index}][{place}]" for place in range(group.start, group.stop)]
+            found += self._bare_ids(chunks[group], names, index)
+            num_tokens += sum(map(len, found[group]))
+            if group.stop < len(chunks):
+                self._refuse_overlong(num_tokens, index, options, at_least=True)
+        return found
+
+    def _bare_ids(self, texts: Sequence[str], names: Sequence[str], index: int) -> list[list[int]]:
+        """Ids of each text by itself. InvalidInput for one, by its name, that is no text or gives no tokens."""
+        for text, name in zip(texts, names, strict=True):
+            if complaint := _complaint(text, name):
+                raise complaint
+        encoded = encode_whole(self._encoder, self._prepare(tuple(texts), _DEFAULTS))
+        for ids, name in zip(encoded, names, strict=True):
+            if ids.num_characters:
+                raise too_long(f"{name} has {ids.num_characters} characters", MOST_CHARACTERS, index)
+            if not ids.ids:
+                raise InvalidInput(f"{name} gives no tokens", param=name)
+        return [ids.ids for ids in encoded]
+
+    def _refuse_overlong(
+        self, num_tokens: int, index: int, options: TokenizeOptions, *, at_least: bool = False
+    ) -> None:
+        if num_tokens > self._limit(options):
+            what = f"input[{index}] has {'over ' if at_least else ''}{num_tokens} tokens, and documents are never cut"
+            raise too_long(what, self._limit(options), index)
 
     def _limit(self, options: TokenizeOptions) -> int:
         return self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
@@ -270,6 +346,16 @@ class TextTokenizer:
         text = prompt.lower() if self._spec.lower_case else prompt
         ids = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return len(ids) - (bool(ids) and ids[-1] in self._special_ids)
+
+
+def _separator(tokenizer: Tokenizer, spec: ModelSpec) -> tuple[int, ...]:
+    """What stands between two chunks of a document."""
+    if spec.chunk_separator is None:
+        return ()
+    token_id = tokenizer.token_to_id(spec.chunk_separator)
+    if token_id is None:
+        raise CheckpointError(f"{spec.folder}: the tokenizer lacks {spec.chunk_separator}, which separates chunks")
+    return (token_id,)
 
 
 def check_tokenizer(spec: ModelSpec) -> None:
