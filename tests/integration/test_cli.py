@@ -73,7 +73,7 @@ def test_each_command_explains_itself_with_examples(name: str) -> None:
         (["tulip", MINILM, "--port", "70000"], "port"),
         (["ivy"], "--tulip"),
         (["ivy", "--tulip", "127.0.0.1"], "'127.0.0.1'"),
-        (["ivy", "--tulip", "127.0.0.1:1", "--pooling", "cls"], "--pooling"),
+        (["ivy", "--tulip", "127.0.0.1:1", "--token-budget", "9"], "--token-budget"),
         (["encode", MINILM], "TEXT"),
         (["encode", MINILM, "a", "--device", "tpu"], "--device"),
         (["inspect", "/no/such/folder"], "'/no/such/folder' is not a folder here"),

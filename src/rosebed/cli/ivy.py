@@ -10,7 +10,7 @@ from rosebed.ivy.config import IvyConfig, ModelConfig
 
 
 @click.command(cls=ConfigurableCommand, has_models=True)
-@options_for(ModelConfig, section="Model", exclude=("pooling",))  # inference servers pool
+@options_for(ModelConfig, section="Model")
 @options_for(IvyConfig, section=GATEWAY, exclude=("models",))
 @click.pass_context
 def command(ctx: click.Context, **values: Any) -> None:
@@ -22,7 +22,7 @@ def command(ctx: click.Context, **values: Any) -> None:
       rosebed ivy --tulip gpu-1:50051,gpu-2:50051 --workers 8 --host 0.0.0.0
       rosebed ivy --config rosebed.toml
     """
-    models = tuple(config_from(ModelConfig, own, exclude=("pooling",)) for own in model_values(ctx) or [values])
+    models = tuple(config_from(ModelConfig, own) for own in model_values(ctx) or [values])
     config = config_from(IvyConfig, values, models=models)
     from rosebed.ivy.server import serve
 

@@ -142,7 +142,7 @@ def _ivy_child(gateway: IvyConfig, directory: Path) -> ChildCommand:
 
     But for the key, which is in its environment: nobody else can read it there, and no file is left with it.
     """
-    models = [config_values(model, exclude=("pooling",)) for model in gateway.models]
+    models = [config_values(model) for model in gateway.models]
     config = directory / "ivy.toml"
     config.write_text(
         toml_text(config_values(gateway, exclude=("models", "api_key")), {"models": models}), encoding="utf-8"

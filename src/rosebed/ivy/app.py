@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,20 +10,21 @@ import orjson
 
 from rosebed.ivy.backend import Backend
 from rosebed.ivy.config import IvyConfig
-from rosebed.ivy.dialects.openai import OpenAI, error_body
-from rosebed.ivy.dialects.tei import Tei
+from rosebed.ivy.dialects.base import Parts
+from rosebed.ivy.dialects.openai import ERRORS
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.embedding import EmbeddingService
 from rosebed.ivy.http.api_document import api_document
 from rosebed.ivy.http.api_page import api_page
 from rosebed.ivy.http.application import Application
 from rosebed.ivy.http.call import Call
-from rosebed.ivy.http.endpoint import ANY_METHOD, Endpoint, Operation, Resource, not_found
+from rosebed.ivy.http.endpoint import Endpoint, Operation, Resource
 from rosebed.ivy.http.intake import BodyIntake
 from rosebed.ivy.http.packer import Packer
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.http.router import Router
 from rosebed.ivy.metrics import Metrics
+from rosebed.ivy.routes import Routes
 from rosebed.ivy.status import Status
 from rosebed.ivy.workload import Workload
 
@@ -50,28 +50,30 @@ class _Worker:
         self._status = Status(self._backends, self._metrics, root_path=config.root_path)
 
     def application(self) -> Application:
-        resources = self._resources()
+        routes = self._routes()
+        resources = _with_description(routes.resources(), root_path=self._config.root_path)
         router = Router(
             [(resource.path, self._endpoint(resource)) for resource in resources],
-            self._endpoint(_unmatched()),
+            self._endpoint(routes.unmatched()),
             root_path=self._config.root_path,
         )
         packer = Packer(self._config.gzip_min_bytes, self._workload) if self._config.gzip_min_bytes else None
         return Application(router, self._running, packer=packer)
 
-    def _resources(self) -> list[Resource]:
+    def _routes(self) -> Routes:
         config = self._config
-        intake = BodyIntake(max_bytes=config.max_body_bytes, timeout_s=config.body_timeout_s, workload=self._workload)
-        openai = OpenAI(
-            self._service, self._directory, intake=intake, workload=self._workload, max_inputs=config.max_inputs
-        ).resources()
-        tei = Tei(
-            self._directory, error_body, intake=intake, workload=self._workload, max_inputs=config.max_inputs
-        ).resources()
-        versioned = [replace(resource, path=f"/v1{resource.path}") for resource in openai]
-        return _with_description(
-            [*versioned, *openai, *tei, *self._status.resources(error_body)], root_path=config.root_path
+        parts = Parts(
+            service=self._service,
+            directory=self._directory,
+            workload=self._workload,
+            intake=BodyIntake(
+                max_bytes=config.max_body_bytes, timeout_s=config.body_timeout_s, workload=self._workload
+            ),
+            max_inputs=config.max_inputs,
+            num_workers=config.workers,
+            num_in_progress=self._metrics.own_in_flight,
         )
+        return Routes(parts, self._status)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         return Endpoint(
@@ -97,12 +99,6 @@ class _Worker:
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
 
-def _unmatched() -> Resource:
-    """Every path that nothing else answers."""
-    operation = Operation(handler=not_found, summary="Nothing")
-    return Resource(path="unmatched", operations={ANY_METHOD: operation}, error_shape=error_body, is_open=True)
-
-
 def _with_description(resources: list[Resource], *, root_path: str) -> list[Resource]:
     """The same, and two routes that describe them all, themselves included."""
 
@@ -116,10 +112,10 @@ def _with_description(resources: list[Resource], *, root_path: str) -> list[Reso
         "/openapi.json": Operation(handler=document, summary="This API as an OpenAPI document"),
         "/docs": Operation(handler=page, summary="This API as a page to read"),
     }
-    all_resources = resources + [
-        Resource(path=path, operations={"GET": operation}, error_shape=error_body)
-        for path, operation in operations.items()
+    described_too = [
+        Resource(path=path, operations={"GET": operation}, error_shape=ERRORS) for path, operation in operations.items()
     ]
+    all_resources = [*resources, *described_too]
     described = api_document(all_resources, root_path=root_path)
     return all_resources
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import CheckpointError, ConfigError, Unavailable
 from rosebed.core.version import __version__, are_compatible
 from rosebed.ivy.config import ModelConfig
@@ -25,6 +26,7 @@ class Backend:
         )
         self._config = config
         self._model: ServedModel | None = None
+        self._engine: EngineInfo | None = None
         self._loading = asyncio.Lock()
 
     @property
@@ -46,6 +48,13 @@ class Backend:
         if self._model is None:
             raise Unavailable("no inference server has answered yet")
         return self._model
+
+    @property
+    def engine(self) -> EngineInfo:
+        """What the last inference server to be taken on says of itself. Unavailable while none has answered."""
+        if self._engine is None:
+            raise Unavailable("no inference server has answered yet")
+        return self._engine
 
     async def load(self) -> None:
         """Read the model if the operator said which it is; else the first replica does."""
@@ -74,3 +83,4 @@ class Backend:
         except CheckpointError as error:
             raise CheckpointError(f"{error.message}; say with --model where the gateway finds it") from error
         model.check_replica(info.engine)
+        self._engine = info.engine

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import InvalidInput, ModelNotFound, Unavailable
 from rosebed.ivy.backend import Backend
 from rosebed.ivy.model import ServedModel
@@ -26,6 +27,10 @@ class ModelDirectory:
         while nobody has said what the model is.
         """
         return self._named(name).model
+
+    def engine(self, name: str | None) -> EngineInfo:
+        """What an inference server of that model says of itself. Raises as `find` does."""
+        return self._named(name).engine
 
     async def connected(self, name: str | None) -> Backend:
         """The same, with its replicas, once one has connected or a worker just started has waited long enough."""

@@ -1,11 +1,18 @@
 """The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
 
+import time
+from dataclasses import replace
 from functools import partial
 
-from rosebed.core.errors import InvalidInput
+from rosebed.core.errors import InvalidInput, RosebedError
+from rosebed.core.types import Sequence
+from rosebed.ivy.backend import Backend
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.model import ServedModel
-from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
+from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest, EmptyInput, Timings
+from rosebed.ivy.retelling import renumbered
+from rosebed.ivy.token_spans import Pieces
+from rosebed.ivy.upstream.balancer import JoinedRows
 from rosebed.ivy.workload import Workload
 from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
 
@@ -13,6 +20,9 @@ MAX_INLINE_CHARACTERS = 2048
 """More text than this is tokenized off the event loop: about a millisecond's worth, well above a thread's hand-over."""
 MAX_INLINE_TOKEN_IDS = 16_384
 """The same for ids that only need checking."""
+
+MAX_CHUNKS = 16_000
+"""Of all documents of one request."""
 
 
 class EmbeddingService:
@@ -27,28 +37,37 @@ class EmbeddingService:
         """The vectors of all inputs, or the error of the first that failed."""
         backend = await self._directory.connected(request.model)
         model = backend.model
-        self._check_count(request.num_inputs)
+        self._check_count(request)
         model.check(request)
+        started_ns = time.perf_counter_ns()
         tokenized = await self._tokenize(model, request)
-        rows = await backend.balancer.embed(model.sequences(tokenized, request), request.lane)
+        tokenization_ns = time.perf_counter_ns() - started_ns
+        _check_tokens(tokenized, request.most_tokens)
+        joined = await _compute(backend, model.sequences(tokenized, request), request)
         answer = EmbeddingsAnswer(
-            vectors=[spans[0] for spans in rows],
+            rows=joined.rows,
             model=request.model or model.names[0],
+            architecture=model.spec.architecture,
             num_tokens=sum(item.num_tokens for item in tokenized),
             truncated_from={i: item.num_tokens_before for i, item in enumerate(tokenized) if item.num_tokens_before},
+            timings=Timings(tokenization_ns=tokenization_ns, queue_ns=joined.queue_ns, compute_ns=joined.compute_ns),
         )
-        backend.count("inputs", len(rows))
+        backend.count("inputs", len(tokenized))
         backend.count("tokens", answer.num_tokens)
         backend.count("truncated_inputs", len(answer.truncated_from))
         return answer
 
-    def _check_count(self, num_inputs: int) -> None:
-        if num_inputs == 0:
-            raise InvalidInput("input should hold at least one text or token list", param="input")
-        if num_inputs > self._max_inputs:
+    def _check_count(self, request: EmbeddingsRequest) -> None:
+        if request.num_inputs == 0:
+            raise EmptyInput("input should hold at least one text or token list", param="input")
+        if request.num_inputs > self._max_inputs:
             raise InvalidInput(
-                f"input holds {num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)", param="input"
+                f"input holds {request.num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)",
+                param="input",
             )
+        num_chunks = sum(map(len, request.documents))
+        if num_chunks > MAX_CHUNKS:
+            raise InvalidInput(f"input holds {num_chunks} chunks, over the limit of {MAX_CHUNKS}", param="input")
 
     async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
         options = model.tokenize_options(request, auto_truncate=model.auto_truncate)
@@ -59,8 +78,27 @@ class EmbeddingService:
         return await self._workload.run(size, work)
 
 
+async def _compute(backend: Backend, sequences: list[Sequence], request: EmbeddingsRequest) -> JoinedRows:
+    if not request.each_token:
+        return await backend.balancer.compute(sequences, request.lane)
+    pieces = Pieces.cut(sequences, backend.engine.limits.spans)
+    try:
+        joined = await backend.balancer.compute(pieces.sequences, request.lane)
+    except RosebedError as error:
+        raise renumbered(error, pieces.owners) from error
+    return replace(joined, rows=pieces.join(joined.rows))
+
+
+def _check_tokens(tokenized: list[TokenizedInput], most_tokens: int | None) -> None:
+    num_tokens = sum(item.num_tokens for item in tokenized)
+    if most_tokens is not None and num_tokens > most_tokens:
+        raise InvalidInput(f"input holds {num_tokens} tokens in all, over the limit of {most_tokens}", param="input")
+
+
 def _size(request: EmbeddingsRequest, options: TokenizeOptions) -> int:
     """Ids or characters to go through."""
+    if request.documents:
+        return sum(len(chunk) for chunks in request.documents for chunk in chunks)
     if request.token_ids:
         return sum(map(len, request.token_ids))
     return sum(map(len, request.texts)) + len(request.texts) * len(options.prompt)

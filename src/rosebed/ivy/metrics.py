@@ -16,7 +16,7 @@ from rosebed.ivy.worker_rows import WorkerRows
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Bucket bounds of request times."""
-STATUSES = tuple(sorted({200, 500} | {mapping.http_status for mapping in ERROR_TABLE.values()}))
+STATUSES = tuple(sorted({200, 422, 424, 500} | {mapping.http_status for mapping in ERROR_TABLE.values()}))
 """Every status the gateway answers with."""
 COUNTERS = {
     "inputs": "Inputs embedded",
@@ -28,7 +28,7 @@ COUNTERS = {
 
 _IN_FLIGHT = 0
 """Column of the requests being answered."""
-MAX_ROUTES = 128
+MAX_ROUTES = 256
 _ROUTE_COLUMNS = len(STATUSES) + len(SECONDS) + 2
 """Per route: answers of each status, answers in each time interval, their seconds."""
 _STATUS_OFFSETS = {status: offset for offset, status in enumerate(STATUSES)}
@@ -108,6 +108,10 @@ class Metrics:
         self._paths: list[str] = []
         self._rows = WorkerRows(self._routes + MAX_ROUTES * _ROUTE_COLUMNS, folder)
         self._rows.own[_IN_FLIGHT] = 0  # of a dead worker, whose row this was; its other gauges are sampled soon
+
+    def own_in_flight(self) -> int:
+        """Requests that this worker is answering."""
+        return int(self._rows.own[_IN_FLIGHT])
 
     def route(self, path: str) -> RouteMetrics:
         """The numbers of one route; asked for once per path, in the same order by every worker."""

@@ -7,18 +7,21 @@ from pathlib import Path
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
 from rosebed.core.engine import EngineInfo
-from rosebed.core.errors import ConfigError, FingerprintMismatch, InvalidInput
+from rosebed.core.errors import CheckpointError, ConfigError, FingerprintMismatch, InvalidInput, WrongModelKind
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelSpec, Pooling, resolve_model_spec
 from rosebed.core.types import Sequence
 from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.request import EmbeddingsRequest
+from rosebed.ivy.token_spans import each_token
 from rosebed.text.prompts import resolve_prompt
 from rosebed.text.tokenizer import TextTokenizer, TokenizedInput, TokenizeOptions
 
 _HUB_SNAPSHOT = re.compile(r"/models--([^/]+)/snapshots/[0-9a-f]+/?$")
 """Where the hub's cache keeps a repository: a folder named after its commit."""
 
+_NOT_SAID = "nothing"
+"""What says how a model pools, where no file and no option does."""
 _DEFAULT = "default"
 """Name among the model's prompts of the operator's own text."""
 
@@ -53,13 +56,15 @@ class ServedModel:
                 self.spec, prompt=request.prompt, prompt_name=request.prompt_name, input_type=request.input_type
             ),
             truncate=wants_cut if request.truncate is None else request.truncate,
-            truncate_to=request.truncate_to,
+            truncate_to=_tighter(request.truncate_to, request.most_input_tokens),
             side=request.side,
             add_special_tokens=request.add_special_tokens,
         )
 
     def tokenize(self, request: EmbeddingsRequest, options: TokenizeOptions) -> list[TokenizedInput]:
         """The request's inputs as tokens, in order. The tokenizer's errors name the lowest `input[i]` at fault."""
+        if request.documents:
+            return self.tokenizer.tokenize_documents(request.documents, options)
         if request.token_ids:
             name = "input" if request.is_flat else None
             return [
@@ -68,8 +73,28 @@ class ServedModel:
         return self.tokenizer.tokenize(request.texts, options)
 
     def check(self, request: EmbeddingsRequest) -> None:
-        """InvalidInput for what this model does not give, known before any text is looked at."""
-        self._kept_dimensions(request)
+        """InvalidInput or WrongModelKind for what this model does not give, known before any text is looked at."""
+        dimensions = self._kept_dimensions(request)
+        for encoding in request.encodings:
+            encoding.check(dimensions or self.spec.dim)
+        if request.documents:
+            self._check_chunks()
+        if request.each_token and self.spec.dense:
+            raise WrongModelKind(
+                "this model has layers behind pooling, so that its tokens have no vectors of their own"
+            )
+
+    def _check_chunks(self) -> None:
+        if self.spec.sources["pooling"] == _NOT_SAID:
+            raise WrongModelKind(
+                "only models that take the mean of all tokens can embed the chunks of a document in its light, and no "
+                "file says how this one pools: give rosebed ivy --pooling too"
+            )
+        if self.spec.pooling is not Pooling.MEAN:
+            raise WrongModelKind(
+                f"this model takes the vector of one token ({self.spec.pooling} pooling); only models that take the "
+                "mean of all can embed the chunks of a document in its light"
+            )
 
     def _kept_dimensions(self, request: EmbeddingsRequest) -> int:
         return check_dimensions(self.spec, self._dimensions if request.dimensions is None else request.dimensions)
@@ -80,7 +105,7 @@ class ServedModel:
         return [
             Sequence(
                 token_ids=item.token_ids,
-                pool_spans=item.pool_spans,
+                pool_spans=each_token(item.num_tokens) if request.each_token else item.pool_spans,
                 token_type_ids=item.token_type_ids,
                 dimensions=dimensions,
                 normalize=request.normalize,
@@ -104,14 +129,22 @@ class ServedModel:
             raise ConfigError(f"it has vectors for {engine.vocab_size} token ids, config.json says {spec.vocab_size}")
 
 
+def _tighter(first: int | None, second: int | None) -> int | None:
+    return first if second is None else second if first is None else min(first, second)
+
+
 def read_spec(model: str, config: ModelConfig) -> ModelSpec:
     """What a folder or hub repository holds, with the operator's defaults, its tokenizer not yet read.
 
     CheckpointError or ConfigError says why it cannot be served.
     """
-    folder = resolve_model_folder(model, revision=config.revision)
-    # Inference servers pool. Where the files do not say how, only they need to be told: any answer will do here.
-    spec = resolve_model_spec(CheckpointFiles.read(folder), replace(config.overrides, pooling=Pooling.MEAN))
+    files = CheckpointFiles.read(resolve_model_folder(model, revision=config.revision))
+    try:
+        spec = resolve_model_spec(files, config.overrides)
+    except CheckpointError:
+        # Inference servers pool. Where the files do not say how, they need to be told; here most requests do not care.
+        spec = resolve_model_spec(files, replace(config.overrides, pooling=Pooling.MEAN))
+        spec = replace(spec, sources={**spec.sources, "pooling": _NOT_SAID})
     return with_defaults(spec, config)
 
 

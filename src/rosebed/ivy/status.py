@@ -1,6 +1,6 @@
 """What operators and their tools ask: is it alive, is it ready, what does it count."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -25,21 +25,24 @@ class Status:
         self._root_path = root_path
 
     def resources(self, error_shape: ErrorShape) -> list[Resource]:
-        health = {"GET": Operation(handler=self.health, summary="Whether this process lives")}
-        root = {
-            "GET": Operation(handler=self.root, summary="Whether this process lives, and where this API is described")
-        }
-        ready = {
-            "GET": Operation(handler=self.ready, summary="Whether each model has an inference server that answers")
-        }
-        metrics = {"GET": Operation(handler=self.metrics, summary="Counters, in Prometheus's text format")}
+        root = Operation(
+            handler=self.root, summary="Whether this process lives, and where this API is described", is_open=True
+        )
+        ready = Operation(
+            handler=self.ready, summary="Whether each model has an inference server that answers", is_open=True
+        )
+        metrics = Operation(handler=self.metrics, summary="Counters, in Prometheus's text format")
         return [
-            Resource(path="/health", operations=health, error_shape=error_shape, is_open=True),
-            Resource(path="/ping", operations=health, error_shape=error_shape, is_open=True),
-            Resource(path="/", operations=root, error_shape=error_shape, is_open=True),
-            Resource(path="/ready", operations=ready, error_shape=error_shape, is_open=True),
-            Resource(path="/metrics", operations=metrics, error_shape=error_shape),
+            *self.health_resources(("/health", "/ping"), error_shape),
+            Resource(path="/", operations={"GET": root}, error_shape=error_shape),
+            Resource(path="/ready", operations={"GET": ready}, error_shape=error_shape),
+            Resource(path="/metrics", operations={"GET": metrics}, error_shape=error_shape),
         ]
+
+    def health_resources(self, paths: Iterable[str], error_shape: ErrorShape) -> list[Resource]:
+        """The same at each of `paths`."""
+        health = Operation(handler=self.health, summary="Whether this process lives", is_open=True)
+        return [Resource(path=path, operations={"GET": health}, error_shape=error_shape) for path in paths]
 
     async def health(self, _call: Call) -> Reply:
         """This worker answers, whatever its replicas do."""

@@ -71,11 +71,11 @@ def write_checkpoint(folder: Path, **settings: Any) -> Path:
     return folder
 
 
-def engine_info(folder: Path) -> EngineInfo:
+def engine_info(folder: Path, *, max_length: int = MAX_LENGTH) -> EngineInfo:
     """What an engine that loaded `folder` would say of itself."""
     spec = resolve_model_spec(CheckpointFiles.read(folder))
     return replace(
-        fake_info(max_length=MAX_LENGTH),
+        fake_info(max_length=max_length),
         model=str(folder),
         vocab_size=spec.vocab_size,
         fingerprint=spec.fingerprint,
@@ -88,6 +88,12 @@ def expected_vector(
     """What the served model answers for a sequence of these ids: float32[dimensions or 8]."""
     sequence = fake_sequence(token_ids, dimensions=dimensions, normalize=normalize)
     return expected_rows(sequence, OutputKind.DENSE, info)[0, : dimensions or DIM]
+
+
+def expected_spans(info: EngineInfo, token_ids: list[int], spans: list[tuple[int, int]], **fields: Any) -> Float32Array:
+    """The same for each span of one sequence: float32[num_spans, dimensions or 8]."""
+    sequence = replace(fake_sequence(token_ids, **fields), pool_spans=np.array(spans, np.int32))
+    return expected_rows(sequence, OutputKind.DENSE, info)[:, : fields.get("dimensions") or DIM]
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from ivy_support import (
     write_checkpoint,
 )
 
+from rosebed.core.encodings import Encoding, VectorType
 from rosebed.core.engine import EngineInfo
 from rosebed.core.model_spec import ModelOverrides
 from rosebed.ivy.dialects.openai import EmbeddingsList, Model, ModelList
@@ -208,31 +209,68 @@ async def test_aliases(client: httpx.AsyncClient, info: EngineInfo) -> None:
     assert (await client.get("/ping")).status_code == 200
 
 
-async def test_tokenize(client: httpx.AsyncClient) -> None:
-    cls: dict[str, Any] = {"id": CLS, "text": "[CLS]", "special": True, "start": None, "stop": None}
-    sep = cls | {"id": SEP, "text": "[SEP]"}
-    hello = {"id": HELLO, "text": "Hello", "special": False, "start": 0, "stop": 5}
-    answer = await client.post("/tokenize", json={"inputs": "Hello"})
-    assert answer.json() == [[cls, hello, sep]]
-    answer = await client.post("/tokenize", json={"inputs": ["Hello", ""], "add_special_tokens": False})
-    assert answer.json() == [[hello], []]
-    answer = await client.post("/tokenize", json={"inputs": "a", "prompt_name": "query", "add_special_tokens": None})
-    assert [token["id"] for token in answer.json()[0]] == [CLS, HELLO, A, SEP]
+VECTOR_TYPES = {
+    "float32": "<f4",
+    "float16": "<f2",
+    "int8": "int8",
+    "uint8": "uint8",
+    "binary": "int8",
+    "ubinary": "uint8",
+}
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "inputs"),
-        ({"inputs": []}, "inputs"),
-        ({"inputs": [1]}, "inputs[0]"),
-        ({"inputs": ["a"] * 10_001}, "inputs"),
-        ({"inputs": "a", "prompt_name": "x"}, "prompt_name"),
-    ],
-)
-async def test_tokenize_refusals(client: httpx.AsyncClient, body: dict[str, Any], param: str) -> None:
-    answer = await client.post("/tokenize", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+@pytest.mark.parametrize("kind", VECTOR_TYPES)
+@pytest.mark.parametrize("encoding_format", [None, "base64", "bytes", "bytes_only"])
+async def test_encodings(client: httpx.AsyncClient, info: EngineInfo, kind: str, encoding_format: str | None) -> None:
+    answer = await embed(client, ["hello", "a"], embed_dtype=kind, encoding_format=encoding_format)
+    assert answer.status_code == 200, answer.text
+    vectors = np.stack([expected_vector(info, ids) for ids in (HELLO_IDS, [CLS, A, SEP])])
+    encoded = Encoding(type=VectorType(kind)).encode(vectors, "BertModel")
+    if encoding_format is None:  # floats of fewer bits stay as exact as they are
+        expected = vectors if kind == "float16" else encoded
+        numbers = [np.array(item["embedding"], expected.dtype) for item in answer.json()["data"]]
+        np.testing.assert_array_equal(numbers, expected)
+    elif encoding_format == "base64":
+        data = [base64.b64decode(item["embedding"]) for item in answer.json()["data"]]
+        assert data == [row.astype(VECTOR_TYPES[kind]).tobytes() for row in encoded]
+    else:
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.content == encoded.tobytes()
+        assert ("metadata" in answer.headers) == (encoding_format == "bytes")
+
+
+async def test_bytes_say_in_a_header_which_are_whose(client: httpx.AsyncClient, info: EngineInfo) -> None:
+    answer = await embed(client, ["hello", "a"], encoding_format="bytes", embed_dtype="bfloat16", endianness="big")
+    metadata = json.loads(answer.headers["metadata"])
+    assert metadata["model"] == "tiny bert"
+    assert metadata["usage"] == {"prompt_tokens": 6, "total_tokens": 6}
+    first, second = metadata["data"]
+    described = {"index": 1, "embed_dtype": "bfloat16", "endianness": "big", "start": 16, "end": 32, "shape": [8]}
+    assert second == described
+    halves = np.frombuffer(answer.content[first["start"] : first["end"]], ">u2").astype(np.uint32) << 16
+    np.testing.assert_allclose(halves.view(np.float32), expected_vector(info, HELLO_IDS), rtol=2**-8)
+
+
+async def test_bytes_of_many_vectors_have_no_room_in_a_header(client: httpx.AsyncClient) -> None:
+    answer = await embed(client, ["a"] * 1000, encoding_format="bytes")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "encoding_format")
+    assert "bytes_only" in answer.json()["error"]["message"]
+    whole = await embed(client, ["a"] * 1000, encoding_format="bytes_only")
+    assert len(whole.content) == 1000 * 4 * DIM
+
+
+async def test_ids_of_another_tokenizer_name_the_flag_that_sends_them(client: httpx.AsyncClient) -> None:
+    answer = await embed(client, [[9906, 1917]])
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "input[0]")
+    assert error["message"].startswith("input[0][0] is 9906, but token ids lie in [0, 58)")
+    assert "check_embedding_ctx_length=False" in error["message"]
+
+
+@pytest.mark.parametrize(("side", "kept"), [("left", [A + 1] * 3), ("right", [A] * 3)])
+async def test_the_side_that_is_cut(client: httpx.AsyncClient, info: EngineInfo, side: str, kept: list[int]) -> None:
+    answer = await embed(client, "a a a b b b", truncate_prompt_tokens=5, truncation_side=side)
+    np.testing.assert_array_equal(vectors_of(answer), [expected_vector(info, [CLS, *kept, SEP])])
 
 
 async def test_matryoshka_model(tmp_path: Path) -> None:

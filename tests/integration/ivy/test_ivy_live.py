@@ -270,5 +270,5 @@ def test_tokenize_takes_so_much_text_and_no_more(live_url: str) -> None:
     answer = httpx.post(f"{live_url}/tokenize", json={"inputs": ["a" * 100, "a " * 5000]})
     assert [len(tokens) for tokens in answer.json()] == [102, 5002]
     refused = httpx.post(f"{live_url}/tokenize", json={"inputs": ["a" * 150_000] * 2})
-    assert refused.status_code == 400
+    assert refused.status_code == 422
     assert "inputs hold 300000 characters, prompts included, over the limit of 262144" in refused.text

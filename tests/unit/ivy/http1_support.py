@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rosebed.core.errors import RosebedError
-from rosebed.ivy.dialects.openai import error_body
+from rosebed.ivy.dialects.openai import ERRORS
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.faults import error_reply
 from rosebed.ivy.http.intake import BodyIntake
@@ -52,7 +52,7 @@ class Echo:
         return Reply(200, b"%b %b %b" % (call.method, call.target, body), content_type=b"text/plain")
 
     def refuse(self, error: RosebedError) -> Reply:
-        return error_reply(error, error_body, b"-")
+        return error_reply(error, ERRORS, b"-")
 
 
 @asynccontextmanager

@@ -45,11 +45,14 @@ async def test_every_route_is_described(application: Application, document: dict
 
 def test_body_and_answer_are_described_by_their_schemas(document: dict[str, Any]) -> None:
     post = document["paths"]["/v1/embeddings"]["post"]
-    body = post["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-    assert body == "#/components/schemas/EmbeddingsBody"
+    bodies = [option["$ref"] for option in post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]]
+    names = ["EmbeddingsBody", "PerplexityEmbeddingsBody", "VoyageEmbeddingsBody", "JinaEmbeddingsBody"]
+    assert bodies == [f"#/components/schemas/{name}" for name in names]
     properties = document["components"]["schemas"]["EmbeddingsBody"]["properties"]
     assert list(properties) == list(EmbeddingsBody.__struct_fields__)
-    answer = post["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    own = document["paths"]["/openai/v1/embeddings"]["post"]
+    assert own["requestBody"]["content"]["application/json"]["schema"]["$ref"] == bodies[0]
+    answer = own["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
     assert answer == "#/components/schemas/EmbeddingsList"
 
 
@@ -60,7 +63,15 @@ def test_references_resolve(document: dict[str, Any]) -> None:
 
 def test_only_health_needs_no_key(document: dict[str, Any]) -> None:
     is_open = {path for path, item in document["paths"].items() for op in item.values() if op and op_is_open(op)}
-    assert is_open == {"/", "/health", "/ready", "/ping"}
+    tei = {"/tei", "/tei/", "/tei/health", "/tei/ping"}
+    others = {"/vllm/health", "/vllm/ping", "/infinity/health"}
+    assert is_open == {"/", "/health", "/ready", "/ping"} | tei | others
+
+
+def test_what_shares_its_path_with_an_open_method_needs_the_key(document: dict[str, Any]) -> None:
+    for path in ("/", "/tei", "/tei/"):
+        assert op_is_open(document["paths"][path]["get"])
+        assert not op_is_open(document["paths"][path]["post"])
 
 
 def op_is_open(operation: Any) -> bool:

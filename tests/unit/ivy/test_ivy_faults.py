@@ -15,13 +15,13 @@ from rosebed.core.errors import (
     RosebedError,
     Unavailable,
 )
-from rosebed.ivy.dialects.openai import error_body
+from rosebed.ivy.dialects.openai import ERRORS, error_body
 from rosebed.ivy.http.faults import error_reply, fault_of
 
 
 @pytest.mark.parametrize("error_type", ERROR_TABLE)
 def test_status_and_code_are_the_tables(error_type: type[RosebedError]) -> None:
-    fault = fault_of(error_type("why"), b"id")
+    fault = fault_of(error_type("why"), b"id", ERRORS)
     mapping = ERROR_TABLE[error_type]
     assert (fault.status, fault.code, fault.message) == (mapping.http_status, mapping.code, "why")
     kind = {429: "rate_limit_error"}.get(
@@ -41,11 +41,11 @@ def test_status_and_code_are_the_tables(error_type: type[RosebedError]) -> None:
     ],
 )
 def test_headers(error: RosebedError, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-    assert fault_of(error, b"id").headers == headers
+    assert fault_of(error, b"id", ERRORS).headers == headers
 
 
 def test_openai_body() -> None:
-    reply = error_reply(ContextLengthExceeded("too long", param="input[2]"), error_body, b"id")
+    reply = error_reply(ContextLengthExceeded("too long", param="input[2]"), ERRORS, b"id")
     assert reply.status == 400
     assert json.loads(reply.body) == {
         "error": {
@@ -59,7 +59,7 @@ def test_openai_body() -> None:
 
 def test_unexpected_error_is_logged_and_its_text_kept_back(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        fault = fault_of(ValueError("secret path"), b"abc")
+        fault = fault_of(ValueError("secret path"), b"abc", ERRORS)
     assert (fault.status, fault.code) == (500, "internal_error")
     assert fault.message == "internal error; the log has it under request abc"
     (record,) = caplog.records

@@ -3,42 +3,35 @@
 Source: platform.openai.com/docs/api-reference/embeddings; extensions as vLLM and sentence-transformers name them.
 """
 
-import asyncio
+import time
 from collections.abc import Sequence
-from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import orjson
 
-from rosebed.core.encodings import to_base64
+from rosebed.core.encodings import Encoding, VectorType
 from rosebed.core.errors import InvalidInput
 from rosebed.core.token_ids import packed_ids
-from rosebed.core.types import Float32Array, Lane
-from rosebed.ivy.dialects.bodies import BodyReader
-from rosebed.ivy.directory import ModelDirectory
-from rosebed.ivy.embedding import EmbeddingService
+from rosebed.core.types import Lane
+from rosebed.ivy.dialects.base import BodyOperation, Parts
+from rosebed.ivy.dialects.writing import json_items, listed, raw_items, truncation_headers
 from rosebed.ivy.http.bulk import BulkInputs
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
-from rosebed.ivy.http.faults import Fault
-from rosebed.ivy.http.intake import BodyIntake
-from rosebed.ivy.http.reply import Headers, Reply
+from rosebed.ivy.http.faults import ErrorShape, Fault
+from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.model import ServedModel
 from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
-from rosebed.ivy.workload import Workload
+from rosebed.text.tokenizer import ForeignTokenId, Side
 
-SLICE_FLOATS = 1 << 16
-"""Vectors are written out in slices of about so many numbers, between which other requests get their turn."""
-
-MAX_NAMED_IN_HEADER = 1000
-"""Clients refuse header lines of more than about 8,000 bytes; another header says how many were cut in all, and the
-body names each."""
+MAX_METADATA_BYTES = 32 << 10
+"""Of a header: clients read lines of up to 64 KiB."""
 
 Input = str | list[str | int | list[int]]
 
 
-def _says(description: str) -> msgspec.Meta:
+def says(description: str) -> msgspec.Meta:
     """What the API document says of a field."""
     return msgspec.Meta(description=description)
 
@@ -46,40 +39,53 @@ def _says(description: str) -> msgspec.Meta:
 class EmbeddingsBody(msgspec.Struct):
     """A request. Every field but `input` may be left out or null."""
 
-    input: Annotated[Input | None, _says("One text, a list of texts, one list of token ids, or a list of those.")] = (
-        None
-    )
-    model: Annotated[str | None, _says("A served name; without one, the only model.")] = None
+    input: Annotated[Input | None, says("One text, a list of texts, one list of token ids, or a list of those.")] = None
+    model: Annotated[str | None, says("A served name; without one, the only model.")] = None
     encoding_format: Annotated[
-        Literal["float", "base64"] | None, _says("Numbers (the default), or base64 of little-endian float32.")
+        Literal["float", "base64", "bytes", "bytes_only"] | None,
+        says(
+            "Numbers (the default), base64 of the bytes of embed_dtype, or those bytes themselves, all vectors end to "
+            "end as application/octet-stream; with `bytes`, the header `metadata` says which are whose."
+        ),
+    ] = None
+    embed_dtype: Annotated[
+        VectorType | None,
+        says("What components are sent as, by default float32; binary and ubinary are eight to a byte."),
+    ] = None
+    endianness: Annotated[
+        Literal["native", "little", "big"] | None, says("Order of bytes within a component; little by default.")
     ] = None
     dimensions: Annotated[
-        int | None, _says("Leading components to keep, where the model was trained for fewer than all.")
+        int | None, says("Leading components to keep, where the model was trained for fewer than all.")
     ] = None
-    user: Annotated[str | None, _says("Ignored.")] = None
-    truncate: Annotated[bool | None, _says("Cut inputs that are too long instead of refusing them.")] = None
+    user: Annotated[str | None, says("Ignored.")] = None
+    truncate: Annotated[bool | None, says("Cut inputs that are too long instead of refusing them.")] = None
     truncate_prompt_tokens: Annotated[
-        int | None, _says("Cut inputs to so many tokens; -1 means the model's own limit.")
+        int | None, says("Cut inputs to so many tokens; -1 means the model's own limit.")
     ] = None
-    add_special_tokens: Annotated[bool | None, _says("False leaves out [CLS], </s> and the like.")] = None
-    normalize: Annotated[bool | None, _says("Scale vectors to length 1, or do not; by default as the model does.")] = (
+    truncation_side: Annotated[
+        Literal["left", "right"] | None, says("The end that is cut off inputs that are too long; right by default.")
+    ] = None
+    add_special_tokens: Annotated[bool | None, says("False leaves out [CLS], </s> and the like.")] = None
+    normalize: Annotated[bool | None, says("Scale vectors to length 1, or do not; by default as the model does.")] = (
         None
     )
-    prompt: Annotated[str | None, _says("Text to put in front of every input.")] = None
-    prompt_name: Annotated[str | None, _says("Name of one of the model's own prompts.")] = None
-    input_type: Annotated[str | None, _says("query or document: the model's prompt for that side, if it has one.")] = (
+    prompt: Annotated[str | None, says("Text to put in front of every input.")] = None
+    prompt_name: Annotated[str | None, says("Name of one of the model's own prompts.")] = None
+    input_type: Annotated[str | None, says("query or document: the model's prompt for that side, if it has one.")] = (
         None
     )
-    priority: Annotated[int | None, _says("Above 0, the request gives way to others.")] = None
+    priority: Annotated[int | None, says("Above 0, the request gives way to others.")] = None
 
     def to_request(self) -> EmbeddingsRequest:
         """The same, in the gateway's words. InvalidInput for what the schema cannot say."""
-        texts, token_ids, is_flat = _inputs(self.input)
+        texts, token_ids, is_flat = texts_or_ids(self.input)
         return EmbeddingsRequest(
             texts=texts,
             token_ids=token_ids,
             is_flat=is_flat,
             model=self.model,
+            encodings=(self.encoding,),
             dimensions=self.dimensions,
             normalize=self.normalize,
             prompt=self.prompt,
@@ -87,9 +93,17 @@ class EmbeddingsBody(msgspec.Struct):
             input_type=self.input_type,
             truncate=self._truncates(),
             truncate_to=_truncate_to(self.truncate_prompt_tokens),
+            side=Side.LEFT if self.truncation_side == "left" else Side.RIGHT,
             add_special_tokens=self.add_special_tokens is not False,
             # vLLM's priority: 0 is normal, higher means later.
             lane=Lane.BULK if (self.priority or 0) > 0 else Lane.ONLINE,
+        )
+
+    @property
+    def encoding(self) -> Encoding:
+        """What vectors are sent as."""
+        return Encoding(
+            type=self.embed_dtype or VectorType.FLOAT32, byte_order="big" if self.endianness == "big" else "little"
         )
 
     def _truncates(self) -> bool | None:
@@ -104,7 +118,7 @@ class Embedding(msgspec.Struct, kw_only=True):
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
-    """Numbers, or base64 of little-endian float32."""
+    """Numbers, or base64 of their bytes."""
     truncated_from: int | msgspec.UnsetType = msgspec.UNSET
     """Tokens the input had, or had at least, where it was cut."""
 
@@ -146,48 +160,115 @@ class ModelList(msgspec.Struct):
 class OpenAI:
     """The dialect's operations."""
 
-    def __init__(
-        self,
-        service: EmbeddingService,
-        directory: ModelDirectory,
-        *,
-        intake: BodyIntake,
-        workload: Workload,
-        max_inputs: int,
-    ) -> None:
-        self._service = service
-        self._directory = directory
-        inputs = BulkInputs("input", max_inputs=max_inputs)
-        self._reader = BodyReader(EmbeddingsBody, "input", inputs.read, intake=intake, workload=workload)
+    def __init__(self, parts: Parts) -> None:
+        self.error_shape = ERRORS
+        self._parts = parts
+        inputs = BulkInputs("input", max_inputs=parts.max_inputs)
+        self._reader = parts.reader(EmbeddingsBody, "input", inputs.read)
 
-    def resources(self) -> list[Resource]:
-        """Paths under the dialect's base URL."""
-        embeddings = Operation(
-            handler=self.create_embeddings,
+    def operations(self) -> dict[str, BodyOperation]:
+        """What the root decides about."""
+        embeddings = BodyOperation(
+            handle=self.create_embeddings,
             summary="Embed texts; the headers x-rosebed-truncated and -count say which inputs were cut, and how many",
             body=EmbeddingsBody,
             answer=EmbeddingsList,
+            error_shape=self.error_shape,
         )
-        models = Operation(handler=self.list_models, summary="Name the served models", answer=ModelList)
-        model = Operation(handler=self.get_model, summary="Describe one model", answer=Model)
+        return {"openai.embeddings": embeddings}
+
+    def models(self, error_shape: ErrorShape) -> list[Resource]:
+        """The served models, under the dialect's base URL."""
+        models = Operation(handler=self.list_models, summary="Name the served models", answer=(ModelList,))
+        model = Operation(handler=self.get_model, summary="Describe one model", answer=(Model,))
         return [
-            Resource(path="/embeddings", operations={"POST": embeddings}, error_shape=error_body),
-            Resource(path="/models", operations={"GET": models}, error_shape=error_body),
-            Resource(path="/models/{id:path}", operations={"GET": model}, error_shape=error_body),
+            Resource(path="/models", operations={"GET": models}, error_shape=error_shape),
+            Resource(path="/models/{id:path}", operations={"GET": model}, error_shape=error_shape),
         ]
 
-    async def create_embeddings(self, call: Call) -> Reply:
-        body = await self._reader.read(call)
-        answer = await self._service.embed(body.to_request())
-        return Reply(200, await _encode(answer, as_text=body.encoding_format == "base64"), _headers(answer))
+    def resources(self) -> list[Resource]:
+        """Paths under the dialect's base URL."""
+        embeddings = self.operations()["openai.embeddings"].operation(self._parts.intake)
+        return [
+            Resource(path="/embeddings", operations={"POST": embeddings}, error_shape=self.error_shape),
+            *self.models(self.error_shape),
+        ]
+
+    async def create_embeddings(self, _call: Call, raw: bytes) -> Reply:
+        body: EmbeddingsBody = await self._reader.read(raw)
+        return await embeddings_reply(body, await embed(self._parts, body))
 
     async def list_models(self, _call: Call) -> Reply:
-        models = [_describe(name, model) for model in self._directory.models for name in model.names]
+        models = [_describe(name, model) for model in self._parts.directory.models for name in model.names]
         return Reply(200, msgspec.json.encode(ModelList("list", models)))
 
     async def get_model(self, call: Call) -> Reply:
         name = call.path_parameters["id"]
-        return Reply(200, msgspec.json.encode(_describe(name, self._directory.find(name))))
+        return Reply(200, msgspec.json.encode(_describe(name, self._parts.directory.find(name))))
+
+
+async def embed(parts: Parts, body: EmbeddingsBody, *, each_token: bool = False) -> EmbeddingsAnswer:
+    """The vectors that `body` asks for: of its inputs, or of each of their tokens."""
+    request = body.to_request()
+    try:
+        return await parts.service.embed(msgspec.structs.replace(request, each_token=True) if each_token else request)
+    except ForeignTokenId as error:
+        hint = "LangChain sends another tokenizer's ids unless told check_embedding_ctx_length=False"
+        raise ForeignTokenId(f"{error.message}; {hint}", param=error.param) from error
+
+
+async def embeddings_reply(body: EmbeddingsBody, answer: EmbeddingsAnswer) -> Reply:
+    """The answer in the form that `body` asks for."""
+    if body.encoding_format in ("bytes", "bytes_only"):
+        return await _bytes_reply(body, answer)
+
+    def item(index: int, value: object) -> dict[str, object]:
+        made = {"object": "embedding", "index": index, "embedding": value}
+        if index in answer.truncated_from:
+            made["truncated_from"] = answer.truncated_from[index]
+        return made
+
+    items = await json_items(answer, body.encoding, as_text=body.encoding_format == "base64", item=item)
+    return Reply(200, listed(items, model=answer.model, usage=_usage(answer)), truncation_headers(answer))
+
+
+async def _bytes_reply(body: EmbeddingsBody, answer: EmbeddingsAnswer) -> Reply:
+    """All vectors end to end, and where each lies in vLLM's words."""
+    items = await raw_items(answer, body.encoding)
+    headers = truncation_headers(answer)
+    if body.encoding_format == "bytes":
+        headers += ((b"metadata", _metadata(body, answer, len(items[0]))),)
+    return Reply(200, b"".join(items), headers, content_type=b"application/octet-stream")
+
+
+def _metadata(body: EmbeddingsBody, answer: EmbeddingsAnswer, num_bytes: int) -> bytes:
+    shape = [num_bytes // _ITEM_BYTES.get(body.encoding.type, 1)]
+    data = [
+        {
+            "index": index,
+            "embed_dtype": body.encoding.type,
+            "endianness": body.encoding.byte_order,
+            "start": num_bytes * index,
+            "end": num_bytes * (index + 1),
+            "shape": shape,
+        }
+        for index in range(len(answer.rows))
+    ]
+    metadata = orjson.dumps({"created": int(time.time()), "model": answer.model, "data": data, "usage": _usage(answer)})
+    if len(metadata) > MAX_METADATA_BYTES:
+        raise InvalidInput(
+            f"encoding_format 'bytes' describes {len(data)} vectors in a header, which takes {len(metadata)} bytes of "
+            f"at most {MAX_METADATA_BYTES}; 'bytes_only' describes none",
+            param="encoding_format",
+        )
+    return metadata
+
+
+_ITEM_BYTES = {VectorType.FLOAT32: 4, VectorType.FLOAT16: 2, VectorType.BFLOAT16: 2}
+
+
+def _usage(answer: EmbeddingsAnswer) -> dict[str, int]:
+    return {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
 
 
 def error_body(fault: Fault) -> bytes:
@@ -199,10 +280,16 @@ def error_body(fault: Fault) -> bytes:
     return orjson.dumps({"error": error})
 
 
-def _inputs(given: Input | None) -> tuple[Sequence[str], Sequence[Sequence[int]], bool]:
-    """The texts, or the token lists, and whether those were one bare list."""
+ERRORS = ErrorShape(body=error_body)
+
+
+def texts_or_ids(given: Input | None, name: str = "input") -> tuple[Sequence[str], Sequence[Sequence[int]], bool]:
+    """The texts, or the token lists, of what the client calls `name`, and whether those were one bare list.
+
+    InvalidInput if it is a mixture or missing.
+    """
     if given is None:
-        raise InvalidInput("input is missing", param="input")
+        raise InvalidInput(f"{name} is missing", param=name)
     if isinstance(given, str):
         return [given], [], False
     if given and type(given[0]) is int and (ids := packed_ids(given)) is not None:  # pyright: ignore[reportArgumentType]
@@ -217,8 +304,8 @@ def _inputs(given: Input | None) -> tuple[Sequence[str], Sequence[Sequence[int]]
     first = type(given[0])
     odd = next(index for index, item in enumerate(given) if type(item) is not first)
     raise InvalidInput(
-        f"input[{odd}]: input should be all texts, all token ids, or all lists of token ids, not a mixture",
-        param=f"input[{odd}]",
+        f"{name}[{odd}]: {name} should be all texts, all token ids, or all lists of token ids, not a mixture",
+        param=f"{name}[{odd}]",
     )
 
 
@@ -231,41 +318,6 @@ def _truncate_to(truncate_prompt_tokens: int | None) -> int | None:
             param="truncate_prompt_tokens",
         )
     return truncate_prompt_tokens
-
-
-async def _encode(answer: EmbeddingsAnswer, *, as_text: bool) -> bytes:
-    """The whole answer as JSON, giving way to other requests between slices."""
-    vectors = answer.vectors
-    step = max(1, SLICE_FLOATS // len(vectors[0]))
-    slices: list[bytes] = []
-    for start in range(0, len(vectors), step):
-        if start:
-            await asyncio.sleep(0)
-        items = [
-            _item(index, vectors[index], answer.truncated_from, as_text)
-            for index in range(start, min(start + step, len(vectors)))
-        ]
-        slices.append(orjson.dumps(items, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1])
-    usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
-    rest = orjson.dumps({"model": answer.model, "usage": usage})
-    return b'{"object":"list","data":[' + b",".join(slices) + b"]," + rest[1:]
-
-
-def _item(index: int, vector: Float32Array, truncated_from: dict[int, int], as_text: bool) -> dict[str, Any]:
-    item = {"object": "embedding", "index": index, "embedding": to_base64(vector) if as_text else vector}
-    if index in truncated_from:
-        item["truncated_from"] = truncated_from[index]
-    return item
-
-
-def _headers(answer: EmbeddingsAnswer) -> Headers:
-    if not answer.truncated_from:
-        return ()
-    named = islice(answer.truncated_from, MAX_NAMED_IN_HEADER)
-    return (
-        (b"x-rosebed-truncated", ",".join(map(str, named)).encode()),
-        (b"x-rosebed-truncated-count", b"%d" % len(answer.truncated_from)),
-    )
 
 
 def _describe(name: str, model: ServedModel) -> Model:

@@ -1,118 +1,385 @@
-"""Hugging Face TEI's tokenization route.
+"""Hugging Face TEI: embeddings, vectors of each token, similarities, and its OpenAI route. No route names a model.
 
-Source: the OpenAPI document of text-embeddings-inference.
+Source: the OpenAPI document and router/src/http of text-embeddings-inference 1.9.
 """
 
-from collections.abc import Iterator
-from functools import partial
-from typing import Annotated
+import re
+import time
+from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
+import orjson
 
-from rosebed.core.errors import InvalidInput
-from rosebed.ivy.dialects.bodies import BodyReader
-from rosebed.ivy.directory import ModelDirectory
+from rosebed.core.encodings import Encoding
+from rosebed.core.errors import (
+    AuthenticationFailed,
+    DeadlineExceeded,
+    InvalidInput,
+    NonFiniteOutput,
+    Overloaded,
+    RosebedError,
+    ServerError,
+    StepFailed,
+    Unavailable,
+    WrongModelKind,
+)
+from rosebed.core.version import __version__
+from rosebed.ivy.dialects.base import BodyOperation, Parts
+from rosebed.ivy.dialects.openai import EmbeddingsList, Input, says, texts_or_ids
+from rosebed.ivy.dialects.writing import array, grouped, json_items, listed, truncation_headers
 from rosebed.ivy.http.bulk import BulkInputs
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
-from rosebed.ivy.http.faults import ErrorShape
-from rosebed.ivy.http.intake import BodyIntake
-from rosebed.ivy.http.reply import Reply
-from rosebed.ivy.workload import Workload
-from rosebed.text.prompts import resolve_prompt
-from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions, TokenSpan
+from rosebed.ivy.http.faults import ErrorShape, Fault
+from rosebed.ivy.http.intake import MAX_OPEN_BODIES
+from rosebed.ivy.http.reply import Headers, Reply
+from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest, EmptyInput
+from rosebed.ivy.retelling import retold
+from rosebed.text.tokenizer import Side
 
-MAX_CHARACTERS = 1 << 18
-"""Most text of one request: eight characters for each token of the longest models. An answer is up to a hundred times
-as large as its texts."""
-SLICE_TOKENS = 4096
-"""Answers are written in slices of so many tokens: writing holds the interpreter lock."""
+Direction = Literal["Left", "Right", "left", "right"]
+_PLAIN = Encoding()
+_INDEX = re.compile(r"\binput\[(\d+)\]")
+_INPUTS = Annotated[
+    Input | None, says("One text, a list of texts, one list of token ids, or a list of those. No text is empty.")
+]
+_TRUNCATE = Annotated[bool | None, says("Whether to cut inputs that are too long; by default as the server is set.")]
+_DIRECTION = Annotated[Direction | None, says("The end that is cut off; right by default.")]
+_PROMPT_NAME = Annotated[str | None, says("Name of one of the model's own prompts, put in front of every text.")]
 
 
-class TokenizeBody(msgspec.Struct):
-    """Texts to see as tokens."""
+class TeiEmbedBody(msgspec.Struct):
+    """Inputs to embed."""
 
-    inputs: Annotated[str | list[str] | None, msgspec.Meta(description="One text or a list of texts.")] = None
-    add_special_tokens: Annotated[
-        bool | None, msgspec.Meta(description="False leaves out [CLS], </s> and the like.")
+    inputs: _INPUTS = None
+    truncate: _TRUNCATE = None
+    truncation_direction: _DIRECTION = None
+    prompt_name: _PROMPT_NAME = None
+    normalize: Annotated[bool | None, says("Scale vectors to length 1 (the default), or do not.")] = None
+    dimensions: Annotated[
+        int | None, says("Leading components to keep, where the model was trained for fewer than all.")
     ] = None
-    prompt_name: Annotated[
-        str | None, msgspec.Meta(description="Name of one of the model's own prompts, put in front of every text.")
+    encoding_format: Annotated[Literal["float", "base64"] | None, says("Ignored: vectors are numbers.")] = None
+
+
+class TeiEmbedAllBody(msgspec.Struct):
+    """Inputs whose tokens to embed."""
+
+    inputs: _INPUTS = None
+    truncate: _TRUNCATE = None
+    truncation_direction: _DIRECTION = None
+    prompt_name: _PROMPT_NAME = None
+
+
+class Sentences(msgspec.Struct):
+    """A sentence, and others to compare it with."""
+
+    source_sentence: str
+    sentences: list[str]
+
+
+class SimilarityParameters(msgspec.Struct):
+    """How sentences become vectors."""
+
+    truncate: _TRUNCATE = None
+    truncation_direction: _DIRECTION = None
+    prompt_name: _PROMPT_NAME = None
+
+
+class SimilarityBody(msgspec.Struct):
+    """Sentences to compare."""
+
+    inputs: Annotated[Sentences | None, says("The sentence, and those to compare it with.")] = None
+    parameters: SimilarityParameters | None = None
+
+
+class TeiOpenAIBody(msgspec.Struct):
+    """Inputs to embed, in OpenAI's words."""
+
+    input: _INPUTS = None
+    model: Annotated[str | None, says("Ignored.")] = None
+    user: Annotated[str | None, says("Ignored.")] = None
+    encoding_format: Annotated[
+        Literal["float", "base64"] | None, says("Numbers (the default), or base64 of little-endian float32.")
+    ] = None
+    dimensions: Annotated[
+        int | None, says("Leading components to keep, where the model was trained for fewer than all.")
     ] = None
 
 
-class Token(msgspec.Struct):
-    """One token and the characters it covers; none for special tokens."""
+class EmbeddingKind(msgspec.Struct):
+    """How the model pools."""
 
-    id: int
-    text: str
-    special: bool
-    start: int | None
-    stop: int | None
+    pooling: str
+
+
+class ModelKind(msgspec.Struct):
+    """What the model is for."""
+
+    embedding: EmbeddingKind
+
+
+class TeiInfo(msgspec.Struct, omit_defaults=False):
+    """The served model and the server's limits."""
+
+    model_id: str
+    model_sha: str | None
+    model_dtype: str
+    model_type: ModelKind
+    max_concurrent_requests: int
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int
+    auto_truncate: bool
+    tokenization_workers: int
+    version: str
+    sha: str | None
+    docker_label: str | None
 
 
 class Tei:
-    """The dialect's operations."""
+    """The dialect's operations, but for those of its tokenizer."""
 
-    def __init__(
-        self,
-        directory: ModelDirectory,
-        error_shape: ErrorShape,
-        *,
-        intake: BodyIntake,
-        workload: Workload,
-        max_inputs: int,
-    ) -> None:
-        self._directory = directory
-        self._error_shape = error_shape
-        self._workload = workload
-        self._max_inputs = max_inputs
-        inputs = BulkInputs("inputs", max_inputs=max_inputs)
-        self._reader = BodyReader(TokenizeBody, "inputs", inputs.read_texts, intake=intake, workload=workload)
+    def __init__(self, parts: Parts) -> None:
+        self.error_shape = ERRORS
+        self._parts = parts
+        inputs = BulkInputs("inputs", max_inputs=parts.max_inputs)
+        self._embed = parts.reader(TeiEmbedBody, "inputs", inputs.read)
+        self._embed_all = parts.reader(TeiEmbedAllBody, "inputs", inputs.read)
+        self._similarity = parts.reader(SimilarityBody, "inputs", inputs.reading(Sentences | None))
+        self._openai = parts.reader(TeiOpenAIBody, "input", BulkInputs("input", max_inputs=parts.max_inputs).read)
+
+    def operations(self) -> dict[str, BodyOperation]:
+        """What the root decides about."""
+        return {
+            "tei.embed": self._operation(self.embed, "Embed inputs", TeiEmbedBody, list[list[float]]),
+            "tei.similarity": self._operation(
+                self.similarity, "Compare a sentence with others, by the cosine of their vectors",
+                SimilarityBody, list[float],
+            ),
+        }  # fmt: skip
+
+    def _operation(self, handle: Any, summary: str, body: type[msgspec.Struct], answer: Any) -> BodyOperation:
+        return BodyOperation(
+            handle=handle,
+            summary=summary,
+            body=body,
+            answer=answer,
+            error_shape=self.error_shape,
+            names={"input": "inputs"},
+        )
 
     def resources(self) -> list[Resource]:
-        """Paths under the dialect's base URL."""
-        tokenize = Operation(
-            handler=self.tokenize, summary="Show texts as tokens", body=TokenizeBody, answer=list[list[Token]]
+        """Paths under the dialect's base URL that mean the same at the root."""
+        embed_all = self._operation(
+            self.embed_all, "Embed each token of inputs, unpooled", TeiEmbedAllBody, list[list[list[float]]]
         )
-        return [Resource(path="/tokenize", operations={"POST": tokenize}, error_shape=self._error_shape)]
+        operations = self.operations()
+        posts = {
+            "/embed": operations["tei.embed"],
+            "/embed_all": embed_all,
+            "/similarity": operations["tei.similarity"],
+        }
+        info = Operation(handler=self.info, summary="Describe the served model and its limits", answer=(TeiInfo,))
+        return [
+            *(
+                Resource(
+                    path=path,
+                    operations={"POST": operation.operation(self._parts.intake)},
+                    error_shape=self.error_shape,
+                )
+                for path, operation in posts.items()
+            ),
+            Resource(path="/info", operations={"GET": info}, error_shape=self.error_shape),
+        ]
 
-    async def tokenize(self, call: Call) -> Reply:
-        body = await self._reader.read(call)
-        model = self._directory.find(None)
-        options = TokenizeOptions(
-            prompt=resolve_prompt(model.spec, prompt_name=body.prompt_name),
-            add_special_tokens=body.add_special_tokens is not False,
+    def openai_resources(self) -> list[Resource]:
+        """TEI's own form of OpenAI's route, under its base URL."""
+        operation = BodyOperation(
+            handle=self.create_embeddings,
+            summary="Embed inputs, as OpenAI's API does",
+            body=TeiOpenAIBody,
+            answer=EmbeddingsList,
+            error_shape=OPENAI_ERRORS,
+        ).operation(self._parts.intake)
+        return [
+            Resource(path=path, operations={"POST": operation}, error_shape=OPENAI_ERRORS)
+            for path in ("/embeddings", "/v1/embeddings")
+        ]
+
+    async def embed(self, _call: Call, raw: bytes) -> Reply:
+        started_ns = time.perf_counter_ns()
+        body: TeiEmbedBody = await self._embed.read(raw)
+        request = EmbeddingsRequest(
+            **_inputs(body.inputs, "inputs"),
+            **_options(body),
+            dimensions=body.dimensions,
+            normalize=body.normalize is not False,
         )
-        texts = self._texts(body)
-        size = _size(texts, options)
-        return Reply(200, await self._workload.run(size, partial(_tokens, model.tokenizer, texts, options)))
+        answer = await self._parts.service.embed(request)
+        body_bytes = array(await json_items(answer, _PLAIN, as_text=False))
+        return Reply(200, body_bytes, self._headers(request, answer, started_ns))
 
-    def _texts(self, body: TokenizeBody) -> list[str]:
-        texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        if not texts:
-            raise InvalidInput("inputs should hold at least one text", param="inputs")
-        if len(texts) > self._max_inputs:
-            raise InvalidInput(
-                f"inputs holds {len(texts)} texts, over the limit of {self._max_inputs} (--max-inputs)", param="inputs"
-            )
-        return texts
-
-
-def _size(texts: list[str], options: TokenizeOptions) -> int:
-    """Characters to go through. InvalidInput if there are too many."""
-    size = sum(map(len, texts)) + len(texts) * len(options.prompt)
-    if size > MAX_CHARACTERS:
-        raise InvalidInput(
-            f"inputs hold {size} characters, prompts included, over the limit of {MAX_CHARACTERS}", param="inputs"
+    async def embed_all(self, _call: Call, raw: bytes) -> Reply:
+        started_ns = time.perf_counter_ns()
+        body: TeiEmbedAllBody = await self._embed_all.read(raw)
+        request = EmbeddingsRequest(
+            **_inputs(body.inputs, "inputs"), **_options(body), each_token=True, normalize=False
         )
-    return size
+        answer = await self._parts.service.embed(request)
+        vectors = await json_items(answer, _PLAIN, as_text=False)
+        return Reply(200, array(list(grouped(vectors, answer))), self._headers(request, answer, started_ns))
+
+    async def similarity(self, _call: Call, raw: bytes) -> Reply:
+        started_ns = time.perf_counter_ns()
+        body: SimilarityBody = await self._similarity.read(raw)
+        if body.inputs is None:
+            raise InvalidInput("inputs is missing", param="inputs")
+        if not body.inputs.sentences:
+            raise EmptyInput("inputs.sentences should hold at least one text", param="inputs.sentences")
+        request = EmbeddingsRequest(
+            texts=[body.inputs.source_sentence, *body.inputs.sentences],
+            **_options(body.parameters or SimilarityParameters()),
+            normalize=True,
+        )
+        for index, text in enumerate(request.texts):
+            _refuse_empty(text, f"inputs.sentences[{index - 1}]" if index else "inputs.source_sentence")
+        try:
+            answer = await self._parts.service.embed(request)
+        except RosebedError as error:
+            raise retold(error, _of_sentences) from error
+        source, *others = answer.vectors
+        cosines = (np.stack(others) @ source).tolist()
+        return Reply(200, orjson.dumps(cosines), self._headers(request, answer, started_ns))
+
+    async def create_embeddings(self, _call: Call, raw: bytes) -> Reply:
+        started_ns = time.perf_counter_ns()
+        body: TeiOpenAIBody = await self._openai.read(raw)
+        request = EmbeddingsRequest(**_inputs(body.input, "input"), dimensions=body.dimensions, normalize=True)
+        answer = await self._parts.service.embed(request)
+        items = await json_items(
+            answer,
+            _PLAIN,
+            as_text=body.encoding_format == "base64",
+            item=lambda index, value: {"object": "embedding", "embedding": value, "index": index},
+        )
+        usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
+        return Reply(200, listed(items, model=answer.model, usage=usage), self._headers(request, answer, started_ns))
+
+    async def info(self, _call: Call) -> Reply:
+        model = self._parts.directory.find(None)
+        engine = self._parts.directory.engine(None)
+        return Reply(
+            200,
+            msgspec.json.encode(
+                TeiInfo(
+                    model_id=model.names[0],
+                    model_sha=None,
+                    model_dtype=engine.dtype,
+                    model_type=ModelKind(EmbeddingKind(model.spec.pooling)),
+                    max_concurrent_requests=self._parts.num_workers * MAX_OPEN_BODIES,
+                    max_input_length=model.tokenizer.max_length,
+                    max_batch_tokens=engine.limits.tokens,
+                    max_batch_requests=engine.limits.sequences,
+                    max_client_batch_size=self._parts.max_inputs,
+                    auto_truncate=model.auto_truncate,
+                    tokenization_workers=self._parts.num_workers,
+                    version=__version__,
+                    sha=None,
+                    docker_label=None,
+                )
+            ),
+        )
+
+    def _headers(self, request: EmbeddingsRequest, answer: EmbeddingsAnswer, started_ns: int) -> Headers:
+        """What the request took, times in ms."""
+        engine = self._parts.directory.engine(None)
+        device = engine.device.partition(":")[0].replace("cuda", "gpu+optimized")
+        timings = answer.timings
+        total_ms = _ms(time.perf_counter_ns() - started_ns)
+        return (
+            (b"x-compute-type", device.encode()),
+            (b"x-compute-time", total_ms),
+            (b"x-compute-characters", b"%d" % sum(map(len, request.texts or request.token_ids))),
+            (b"x-compute-tokens", b"%d" % answer.num_tokens),
+            (b"x-total-time", total_ms),
+            (b"x-tokenization-time", _ms(timings.tokenization_ns)),
+            (b"x-queue-time", _ms(timings.queue_ns)),
+            (b"x-inference-time", _ms(timings.compute_ns)),
+            *truncation_headers(answer),
+        )
 
 
-def _tokens(tokenizer: TextTokenizer, texts: list[str], options: TokenizeOptions) -> bytes:
-    return b"[%b]" % b",".join(b"[%b]" % b",".join(_slices(tokenizer.token_spans(text, options))) for text in texts)
+def _ms(duration_ns: int) -> bytes:
+    return b"%d" % round(duration_ns / 1e6)
 
 
-def _slices(spans: list[TokenSpan]) -> Iterator[bytes]:
-    for start in range(0, len(spans), SLICE_TOKENS):
-        yield msgspec.json.encode(spans[start : start + SLICE_TOKENS])[1:-1]
+def _inputs(given: Input | None, name: str) -> dict[str, Any]:
+    """The texts or token lists, as fields of a request. InvalidInput for what is missing, mixed or empty."""
+    texts, token_ids, is_flat = texts_or_ids(given, name)
+    for index, text in enumerate(texts):
+        _refuse_empty(text, f"{name}[{index}]")
+    return {"texts": texts, "token_ids": token_ids, "is_flat": is_flat}
+
+
+def _options(body: TeiEmbedBody | TeiEmbedAllBody | SimilarityParameters) -> dict[str, Any]:
+    return {
+        "truncate": body.truncate,
+        "side": Side.LEFT if (body.truncation_direction or "").lower() == "left" else Side.RIGHT,
+        "prompt_name": body.prompt_name,
+    }
+
+
+def _of_sentences(words: str) -> str:
+    """`input[i]` as the sentence it is."""
+    return _INDEX.sub(
+        lambda found: f"inputs.sentences[{int(found[1]) - 1}]" if int(found[1]) else "inputs.source_sentence", words
+    )
+
+
+def _refuse_empty(text: str, name: str) -> None:
+    if not text:
+        raise InvalidInput(f"{name} cannot be empty", param=name)
+
+
+_KINDS: dict[type[Exception], str] = {
+    Unavailable: "Unhealthy",
+    Overloaded: "Overloaded",
+    EmptyInput: "Empty",
+    InvalidInput: "Validation",
+    WrongModelKind: "Backend",
+    DeadlineExceeded: "Backend",
+    ServerError: "Backend",
+}
+
+
+def _kind(fault: Fault) -> str:
+    """TEI's name for what went wrong."""
+    return next((_KINDS[kind] for kind in fault.error_type.__mro__ if kind in _KINDS), "Validation")
+
+
+def error_body(fault: Fault) -> bytes:
+    """TEI's error object; nothing where the key was wrong."""
+    if issubclass(fault.error_type, AuthenticationFailed):
+        return b""
+    return orjson.dumps({"error": fault.message, "error_type": _kind(fault)})
+
+
+def openai_error_body(fault: Fault) -> bytes:
+    """The same, as TEI's OpenAI route words it."""
+    if issubclass(fault.error_type, AuthenticationFailed):
+        return b""
+    return orjson.dumps({"message": fault.message, "code": fault.status, "type": _kind(fault)})
+
+
+_STATUSES: dict[type[RosebedError], int] = {
+    InvalidInput: 422,
+    EmptyInput: 400,
+    WrongModelKind: 424,
+    NonFiniteOutput: 424,
+    StepFailed: 424,
+}
+ERRORS = ErrorShape(body=error_body, statuses=_STATUSES)
+OPENAI_ERRORS = ErrorShape(body=openai_error_body, statuses=_STATUSES)

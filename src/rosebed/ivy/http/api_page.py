@@ -1,6 +1,6 @@
 """The API's description for people: one page, with nothing to fetch from elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
@@ -38,14 +38,23 @@ def api_page(document: Mapping[str, Any]) -> bytes:
 def _operation(method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     parts = [f"<h2><b>{method.upper()}</b> {escape(path)}</h2><p>{escape(operation['summary'])}.</p>"]
     if "requestBody" in operation:
-        parts += ["<p>Body:</p>", _schema(operation["requestBody"], schemas)]
+        parts += ["<p>Body:</p>", *_schemas(operation["requestBody"], schemas)]
     if "content" in operation["responses"]["200"]:
-        parts += ["<p>Answer:</p>", _schema(operation["responses"]["200"], schemas)]
+        parts += ["<p>Answer:</p>", *_schemas(operation["responses"]["200"], schemas)]
     return "".join(parts)
 
 
-def _schema(described: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+def _schemas(described: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
+    """What a body may be, the form of each dialect."""
     schema = described["content"]["application/json"]["schema"]
+    options = schema.get("anyOf", [schema])
+    for number, option in enumerate(options):
+        if number:
+            yield "<p>or:</p>"
+        yield _schema(option, schemas)
+
+
+def _schema(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     named = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
     if "properties" not in named:
         return f"<pre>{escape(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())}</pre>"
@@ -65,5 +74,5 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"] if value is not None)
     if schema.get("type") == "array":
-        return f"list of {_type(schema['items'])}"
+        return f"list of {_type(schema.get('items', {}))}"
     return str(schema.get("type", "any"))

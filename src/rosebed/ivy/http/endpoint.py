@@ -8,11 +8,10 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from rosebed.core.errors import ERROR_TABLE, AuthenticationFailed, Cancelled, MethodNotAllowed, RouteNotFound
+from rosebed.core.errors import ERROR_TABLE, AuthenticationFailed, Cancelled, MethodNotAllowed
 from rosebed.ivy.http.call import Call, new_request_id
 from rosebed.ivy.http.faults import ErrorShape, error_reply
 from rosebed.ivy.http.reply import Reply
-from rosebed.ivy.http.router import path_of
 
 CLIENT_LEFT = ERROR_TABLE[Cancelled].http_status
 """What a request counts as whose client did not wait; nobody reads this status."""
@@ -29,10 +28,12 @@ class Operation:
 
     handler: Handler
     summary: str
-    body: type[msgspec.Struct] | None = None
-    """Schema of the request body."""
-    answer: Any = None
-    """Schema of a 200 answer that is JSON: any type msgspec knows."""
+    body: tuple[type[msgspec.Struct], ...] = ()
+    """Schemas of the request body, one of which it has."""
+    answer: tuple[Any, ...] = ()
+    """Schemas of a 200 answer that is JSON: any types msgspec knows."""
+    is_open: bool = False
+    """Answers without the API key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,6 @@ class Resource:
     """Method → what answers it."""
     error_shape: ErrorShape
     """How failures are worded here."""
-    is_open: bool = False
-    """Answers without the API key."""
 
 
 class Observer(Protocol):
@@ -62,12 +61,12 @@ class Endpoint:
 
     def __init__(self, resource: Resource, *, api_key: str | None, observer: Observer) -> None:
         self._resource = resource
-        self._handlers = {method.encode(): operation.handler for method, operation in resource.operations.items()}
+        self._operations = {method.encode(): operation for method, operation in resource.operations.items()}
         if "GET" in resource.operations:
-            self._handlers.setdefault(b"HEAD", resource.operations["GET"].handler)
-        self._any_method = self._handlers.get(ANY_METHOD.encode())
+            self._operations.setdefault(b"HEAD", resource.operations["GET"])
+        self._any_method = self._operations.get(ANY_METHOD.encode())
         self._allowed = tuple(sorted(resource.operations))
-        self._api_key = api_key.encode() if api_key is not None and not resource.is_open else None
+        self._api_key = api_key.encode() if api_key is not None else None
         self._observer = observer
 
     async def answer(self, call: Call) -> Reply:
@@ -75,10 +74,10 @@ class Endpoint:
         status = CLIENT_LEFT
         self._observer.began()
         try:
-            handler = self._handlers.get(call.method, self._any_method) or self._refuse_method(call.method)
-            if self._api_key is not None:
+            operation = self._operations.get(call.method, self._any_method) or self._refuse_method(call.method)
+            if self._api_key is not None and not operation.is_open:
                 self._authenticate(self._api_key, call.authorization)
-            reply = await handler(call)
+            reply = await operation.handler(call)
             status = reply.status
             return reply
         except Exception as error:
@@ -112,8 +111,3 @@ class Endpoint:
         # NOTE: compare_digest takes the same time wherever the first difference is.
         if not hmac.compare_digest(key.strip(), api_key):
             raise AuthenticationFailed("the API key is wrong")
-
-
-async def not_found(call: Call) -> Reply:
-    """The handler of every path that has none."""
-    raise RouteNotFound(f"there is nothing at {path_of(call.target)}")

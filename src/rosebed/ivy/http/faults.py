@@ -1,8 +1,8 @@
 """The one place where errors become HTTP: status, headers and words. Bodies are the dialects' business."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from rosebed.core.errors import (
     AuthenticationFailed,
@@ -28,32 +28,43 @@ class Fault:
     message: str
     param: str | None
     """What is at fault, e.g. `input[3]`."""
+    error_type: type[RosebedError]
     headers: Headers = ()
 
 
-ErrorShape = Callable[[Fault], bytes]
-"""A dialect's error body."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorShape:
+    """A dialect's errors."""
+
+    body: Callable[[Fault], bytes]
+    statuses: Mapping[type[RosebedError], int] = field(default_factory=dict[type[RosebedError], int])
+    """Where they differ from `ERROR_TABLE`; a type stands for its descendants too."""
+
+    def status_of(self, error_type: type[RosebedError]) -> int | None:
+        """The dialect's own status, of the type or of its nearest ancestor that has one."""
+        return next((self.statuses[kind] for kind in error_type.__mro__ if kind in self.statuses), None)
 
 
-def fault_of(error: Exception, request_id: bytes) -> Fault:
+def fault_of(error: Exception, request_id: bytes, shape: ErrorShape) -> Fault:
     """What `error` becomes. One that nobody raised on purpose is logged, and its text kept from the client."""
     if not isinstance(error, RosebedError):
         _log.error("request %s failed", request_id.decode(), exc_info=error)
         error = ServerError(f"internal error; the log has it under request {request_id.decode()}")
     mapping = mapping_of(error)
     return Fault(
-        status=mapping.http_status,
+        status=shape.status_of(type(error)) or mapping.http_status,
         code=mapping.code,
         message=error.message,
         param=error.param,
+        error_type=type(error),
         headers=_headers(error),
     )
 
 
 def error_reply(error: Exception, shape: ErrorShape, request_id: bytes) -> Reply:
     """The answer to a request that failed."""
-    fault = fault_of(error, request_id)
-    return Reply(fault.status, shape(fault), fault.headers)
+    fault = fault_of(error, request_id, shape)
+    return Reply(fault.status, shape.body(fault), fault.headers)
 
 
 def _headers(error: RosebedError) -> Headers:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as AnySequence
 from contextlib import suppress
-from copy import copy
+from dataclasses import dataclass
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
+from rosebed.ivy.retelling import retold
 from rosebed.ivy.upstream.address import Address
 from rosebed.ivy.upstream.replica import Accept, Replica
 from rosebed.ivy.upstream.shares import MessageLimits, Share, split
@@ -21,6 +22,18 @@ FIRST_CONNECTION_S = 5.0
 """A worker just started takes requests while it connects: they wait this long at most."""
 
 _SEQUENCE = re.compile(r"\bsequences\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JoinedRows:
+    """What all replicas made of one request."""
+
+    rows: list[Float32Array]
+    """Each sequence's dense rows, float32[num_spans, dim], in order."""
+    queue_ns: int
+    """The longest that a share waited at its replica."""
+    compute_ns: int
+    """The longest that one was computed."""
 
 
 class Balancer:
@@ -71,7 +84,11 @@ class Balancer:
                     await self._was_ready.wait()
 
     async def embed(self, sequences: AnySequence[Sequence], lane: Lane) -> list[Float32Array]:
-        """Each sequence's dense rows, float32[num_spans, dim], in order.
+        """Each sequence's dense rows, float32[num_spans, dim], in order. Raises as `compute` does."""
+        return (await self.compute(sequences, lane)).rows
+
+    async def compute(self, sequences: AnySequence[Sequence], lane: Lane) -> JoinedRows:
+        """Each sequence's dense rows, and how long they took.
 
         Unavailable if no replica is ready; a replica's refusal as it is; for sequences that failed, the error of the
         first one, naming it.
@@ -85,7 +102,7 @@ class Balancer:
             _limits(ready),
         )
         if len(shares) == 1:
-            return join([await self._ask(ready[shares[0].replica], shares[0], sequences, lane)])
+            return joined([await self._ask(ready[shares[0].replica], shares[0], sequences, lane)])
         windows = [asyncio.Semaphore(MAX_SHARES_IN_FLIGHT) for _ in ready]
 
         async def ask(share: Share) -> ReplyRows:
@@ -94,7 +111,7 @@ class Balancer:
 
         tasks = [asyncio.create_task(ask(share)) for share in shares]
         try:
-            return join(await asyncio.gather(*tasks))
+            return joined(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()  # one share was refused, or the client left: the others are not wanted either
@@ -103,7 +120,7 @@ class Balancer:
         try:
             return await self._ask_twice(replica, sequences, lane)
         except RequestError as refusal:
-            raise _retold(refusal, share.start) from refusal
+            raise _shifted(refusal, share.start) from refusal
 
     async def _ask_twice(self, replica: Replica, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
         try:
@@ -123,6 +140,15 @@ def _limits(replicas: AnySequence[Replica]) -> MessageLimits:
     return functools.reduce(MessageLimits.smallest, [replica.limits for replica in replicas])
 
 
+def joined(replies: AnySequence[ReplyRows]) -> JoinedRows:
+    """All shares as one; raises what `join` does."""
+    return JoinedRows(
+        rows=join(replies),
+        queue_ns=max(reply.timings.queue_ns for reply in replies),
+        compute_ns=max(reply.timings.compute_ns for reply in replies),
+    )
+
+
 def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
     """The rows of all shares, in order. Raises the first sequence's error, counted over all of them."""
     rows: list[Float32Array] = []
@@ -135,17 +161,13 @@ def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
     return rows
 
 
-def _retold(refusal: RequestError, start: int) -> RequestError:
+def _shifted(refusal: RequestError, start: int) -> RosebedError:
     """A share's refusal in the client's words: `sequences[i]` is `input[start + i]` of its request."""
 
     def name(found: re.Match[str]) -> str:
         return f"input[{start + int(found[1])}]"
 
-    retold = copy(refusal)
-    retold.message = _SEQUENCE.sub(name, refusal.message)
-    retold.args = (retold.message,)
-    retold.param = refusal.param and _SEQUENCE.sub(name, refusal.param)
-    return retold
+    return retold(refusal, lambda words: _SEQUENCE.sub(name, words))
 
 
 def _named(error: RosebedError, index: int) -> RosebedError:

@@ -1,0 +1,87 @@
+"""Vectors as JSON or bytes, giving way to other requests between slices. Knows no dialect."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import orjson
+
+from rosebed.core.encodings import Encoding, VectorType, base64_of
+from rosebed.core.types import Float32Array
+from rosebed.ivy.http.reply import Headers
+from rosebed.ivy.request import EmbeddingsAnswer
+
+SLICE_FLOATS = 1 << 16
+"""Vectors are written out in slices of about so many numbers, between which other requests get their turn."""
+MAX_NAMED_IN_HEADER = 1000
+"""Clients refuse header lines of more than about 8,000 bytes; another header says how many were cut in all, and the
+body names each."""
+
+Item = Callable[[int, Any], Any]
+"""Makes what stands for a vector in an answer, of its place and its numbers (an array) or its base64 (a str)."""
+
+
+def alone(_index: int, value: Any) -> Any:
+    """The item that is nothing but its vector."""
+    return value
+
+
+async def json_items(answer: EmbeddingsAnswer, encoding: Encoding, *, as_text: bool, item: Item = alone) -> list[bytes]:
+    """Each vector's item as JSON, in order; its numbers, or the base64 of their bytes."""
+    items: list[bytes] = []
+    async for values in _slices(answer, encoding, as_numbers=not as_text):
+        for value in values:
+            made = item(len(items), base64_of(value) if as_text else value)
+            items.append(orjson.dumps(made, option=orjson.OPT_SERIALIZE_NUMPY))
+    return items
+
+
+async def raw_items(answer: EmbeddingsAnswer, encoding: Encoding) -> list[bytes]:
+    """The bytes of each vector, in order."""
+    return [value.tobytes() async for values in _slices(answer, encoding) for value in values]
+
+
+async def _slices(
+    answer: EmbeddingsAnswer, encoding: Encoding, *, as_numbers: bool = False
+) -> AsyncGenerator[Iterable[Any]]:
+    """The encoded vectors, a slice at a time; floats of any kind stay float32 where `as_numbers`, for JSON's sake."""
+    is_plain = encoding.is_plain or (as_numbers and encoding.type in _JSON_FLOATS)
+    vectors = answer.vectors
+    step = max(1, SLICE_FLOATS // len(vectors[0]))
+    for start in range(0, len(vectors), step):
+        if start:
+            await asyncio.sleep(0)
+        chosen: list[Float32Array] = vectors[start : start + step]
+        yield chosen if is_plain else encoding.encode(np.stack(chosen), answer.architecture)
+
+
+_JSON_FLOATS = frozenset({VectorType.FLOAT32, VectorType.FLOAT16, VectorType.BFLOAT16})
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """A JSON array."""
+    return b"[%b]" % b",".join(items)
+
+
+def grouped(items: Sequence[bytes], answer: EmbeddingsAnswer) -> Iterator[bytes]:
+    """One array for each input, of the items of its vectors."""
+    remaining = iter(items)
+    return (array(list(islice(remaining, len(rows)))) for rows in answer.rows)
+
+
+def listed(items: Sequence[bytes], **rest: Any) -> bytes:
+    """`{"object": "list", "data": […]}` and `rest`."""
+    return b'{"object":"list","data":%b,%b' % (array(items), orjson.dumps(rest)[1:])
+
+
+def truncation_headers(answer: EmbeddingsAnswer) -> Headers:
+    """Which inputs were cut."""
+    if not answer.truncated_from:
+        return ()
+    named = islice(answer.truncated_from, MAX_NAMED_IN_HEADER)
+    return (
+        (b"x-rosebed-truncated", ",".join(map(str, named)).encode()),
+        (b"x-rosebed-truncated-count", b"%d" % len(answer.truncated_from)),
+    )
