@@ -80,7 +80,7 @@ def test_forms_that_do_not_fit_are_known_beforehand(kind: VectorType, dim: int) 
 
 @given(floats)
 def test_rows_are_encoded_as_if_alone(vector: Float32Array) -> None:
-    rows = np.stack([vector, -vector, vector / 3])
+    rows = np.stack([vector, -vector, vector / np.float32(3)])
     for kind in VectorType:
         assert encoded(kind, rows) == b"".join(encoded(kind, row) for row in rows)
 
