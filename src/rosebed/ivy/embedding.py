@@ -1,7 +1,6 @@
 """The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
 
 import time
-from dataclasses import replace
 from functools import partial
 
 from rosebed.core.errors import InvalidInput, RosebedError
@@ -86,7 +85,7 @@ async def _compute(backend: Backend, sequences: list[Sequence], request: Embeddi
         joined = await backend.balancer.compute(pieces.sequences, request.lane)
     except RosebedError as error:
         raise renumbered(error, pieces.owners) from error
-    return replace(joined, rows=pieces.join(joined.rows))
+    return joined._replace(rows=pieces.join(joined.rows))
 
 
 def _check_tokens(tokenized: list[TokenizedInput], most_tokens: int | None) -> None:

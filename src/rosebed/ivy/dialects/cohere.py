@@ -19,18 +19,18 @@ from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.reply import Reply
-from rosebed.ivy.request import EmbeddingsRequest
+from rosebed.ivy.request import PLAIN, EmbeddingsRequest
 from rosebed.text.tokenizer import Side
 
 Type = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
 _ENCODINGS: dict[Type, Encoding] = {
-    "float": Encoding(),
+    "float": PLAIN,
     "int8": Encoding(type=VectorType.INT8),
     "uint8": Encoding(type=VectorType.UINT8),
     "binary": Encoding(type=VectorType.BINARY),
     "ubinary": Encoding(type=VectorType.UBINARY),
-    "base64": Encoding(),
+    "base64": PLAIN,
 }
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import orjson
 
-from rosebed.core.encodings import Encoding
 from rosebed.core.errors import InvalidInput
 from rosebed.ivy.dialects.base import BodyOperation, Parts
 from rosebed.ivy.dialects.openai import Embedding, Usage, says
@@ -19,7 +18,7 @@ from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.reply import Reply
-from rosebed.ivy.request import EmbeddingsRequest
+from rosebed.ivy.request import PLAIN, EmbeddingsRequest
 
 
 class InfinityEmbeddingsBody(msgspec.Struct):
@@ -100,7 +99,7 @@ class Infinity:
         request = EmbeddingsRequest(texts=texts, model=body.model, dimensions=body.dimensions)
         answer = await self._parts.service.embed(request)
         as_text = body.encoding_format == "base64"
-        items = await json_items(answer, Encoding(), as_text=as_text, item=_item)
+        items = await json_items(answer, PLAIN, as_text=as_text, item=_item)
         rest = {
             "model": answer.model,
             "usage": {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens},

@@ -18,14 +18,14 @@ from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.reply import Reply
-from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
+from rosebed.ivy.request import PLAIN, EmbeddingsAnswer, EmbeddingsRequest
 from rosebed.ivy.retelling import of_one_document
 
 Type = Literal["float", "base64", "binary", "ubinary"]
 
 _ENCODINGS: dict[Type, Encoding] = {
-    "float": Encoding(),
-    "base64": Encoding(),
+    "float": PLAIN,
+    "base64": PLAIN,
     "binary": Encoding(type=VectorType.BINARY),
     "ubinary": Encoding(type=VectorType.UBINARY),
 }

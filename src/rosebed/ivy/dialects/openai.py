@@ -22,7 +22,7 @@ from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.model import ServedModel
-from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest
+from rosebed.ivy.request import PLAIN, EmbeddingsAnswer, EmbeddingsRequest
 from rosebed.text.tokenizer import ForeignTokenId, Side
 
 MAX_METADATA_BYTES = 32 << 10
@@ -102,6 +102,8 @@ class EmbeddingsBody(msgspec.Struct):
     @property
     def encoding(self) -> Encoding:
         """What vectors are sent as."""
+        if self.embed_dtype is None and self.endianness is None:
+            return PLAIN
         return Encoding(
             type=self.embed_dtype or VectorType.FLOAT32, byte_order="big" if self.endianness == "big" else "little"
         )

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import orjson
 
-from rosebed.core.encodings import Encoding
 from rosebed.core.errors import (
     AuthenticationFailed,
     DeadlineExceeded,
@@ -34,12 +33,11 @@ from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.intake import MAX_OPEN_BODIES
 from rosebed.ivy.http.reply import Headers, Reply
-from rosebed.ivy.request import EmbeddingsAnswer, EmbeddingsRequest, EmptyInput
+from rosebed.ivy.request import PLAIN, EmbeddingsAnswer, EmbeddingsRequest, EmptyInput
 from rosebed.ivy.retelling import retold
 from rosebed.text.tokenizer import Side
 
 Direction = Literal["Left", "Right", "left", "right"]
-_PLAIN = Encoding()
 _INDEX = re.compile(r"\binput\[(\d+)\]")
 _INPUTS = Annotated[
     Input | None, says("One text, a list of texts, one list of token ids, or a list of those. No text is empty.")
@@ -219,7 +217,7 @@ class Tei:
             normalize=body.normalize is not False,
         )
         answer = await self._parts.service.embed(request)
-        body_bytes = array(await json_items(answer, _PLAIN, as_text=False))
+        body_bytes = array(await json_items(answer, PLAIN, as_text=False))
         return Reply(200, body_bytes, self._headers(request, answer, started_ns))
 
     async def embed_all(self, _call: Call, raw: bytes) -> Reply:
@@ -229,7 +227,7 @@ class Tei:
             **_inputs(body.inputs, "inputs"), **_options(body), each_token=True, normalize=False
         )
         answer = await self._parts.service.embed(request)
-        vectors = await json_items(answer, _PLAIN, as_text=False)
+        vectors = await json_items(answer, PLAIN, as_text=False)
         return Reply(200, array(list(grouped(vectors, answer))), self._headers(request, answer, started_ns))
 
     async def similarity(self, _call: Call, raw: bytes) -> Reply:
@@ -261,7 +259,7 @@ class Tei:
         answer = await self._parts.service.embed(request)
         items = await json_items(
             answer,
-            _PLAIN,
+            PLAIN,
             as_text=body.encoding_format == "base64",
             item=lambda index, value: {"object": "embedding", "embedding": value, "index": index},
         )

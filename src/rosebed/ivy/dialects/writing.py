@@ -1,7 +1,7 @@
 """Vectors as JSON or bytes, giving way to other requests between slices. Knows no dialect."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -30,9 +30,13 @@ def alone(_index: int, value: Any) -> Any:
 
 async def json_items(answer: EmbeddingsAnswer, encoding: Encoding, *, as_text: bool, item: Item = alone) -> list[bytes]:
     """Each vector's item as JSON, in order; its numbers, or the base64 of their bytes."""
+    # Floats of any kind stay float32 as numbers, for JSON's sake.
+    encode = _encoder(answer, encoding, is_plain=not as_text and encoding.type in _JSON_FLOATS)
     items: list[bytes] = []
-    async for values in _slices(answer, encoding, as_numbers=not as_text):
-        for value in values:
+    for vectors in _slices(answer):
+        if items:
+            await asyncio.sleep(0)
+        for value in encode(vectors):
             made = item(len(items), base64_of(value) if as_text else value)
             items.append(orjson.dumps(made, option=orjson.OPT_SERIALIZE_NUMPY))
     return items
@@ -40,21 +44,28 @@ async def json_items(answer: EmbeddingsAnswer, encoding: Encoding, *, as_text: b
 
 async def raw_items(answer: EmbeddingsAnswer, encoding: Encoding) -> list[bytes]:
     """The bytes of each vector, in order."""
-    return [value.tobytes() async for values in _slices(answer, encoding) for value in values]
+    encode = _encoder(answer, encoding)
+    items: list[bytes] = []
+    for vectors in _slices(answer):
+        if items:
+            await asyncio.sleep(0)
+        items += [value.tobytes() for value in encode(vectors)]
+    return items
 
 
-async def _slices(
-    answer: EmbeddingsAnswer, encoding: Encoding, *, as_numbers: bool = False
-) -> AsyncGenerator[Iterable[Any]]:
-    """The encoded vectors, a slice at a time; floats of any kind stay float32 where `as_numbers`, for JSON's sake."""
-    is_plain = encoding.is_plain or (as_numbers and encoding.type in _JSON_FLOATS)
+def _slices(answer: EmbeddingsAnswer) -> Iterator[list[Float32Array]]:
     vectors = answer.vectors
     step = max(1, SLICE_FLOATS // len(vectors[0]))
-    for start in range(0, len(vectors), step):
-        if start:
-            await asyncio.sleep(0)
-        chosen: list[Float32Array] = vectors[start : start + step]
-        yield chosen if is_plain else encoding.encode(np.stack(chosen), answer.architecture)
+    return (vectors[start : start + step] for start in range(0, len(vectors), step))
+
+
+def _encoder(
+    answer: EmbeddingsAnswer, encoding: Encoding, *, is_plain: bool = False
+) -> Callable[[list[Float32Array]], Iterable[Any]]:
+    """What makes the values to write of some vectors."""
+    if is_plain or encoding.is_plain:
+        return lambda vectors: vectors
+    return lambda vectors: encoding.encode(np.stack(vectors), answer.architecture)
 
 
 _JSON_FLOATS = frozenset({VectorType.FLOAT32, VectorType.FLOAT16, VectorType.BFLOAT16})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as AnySequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
 from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
@@ -24,8 +24,7 @@ FIRST_CONNECTION_S = 5.0
 _SEQUENCE = re.compile(r"\bsequences\[(\d+)\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JoinedRows:
+class JoinedRows(NamedTuple):
     """What all replicas made of one request."""
 
     rows: list[Float32Array]
