@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ASSETS := .assets
 PEERS := .peers
+SDKS := .sdks
 
 # Without an NVIDIA GPU, PyTorch's CPU builds are looked at too: pip prefers them, and they spare gigabytes of CUDA.
 # Where that page cannot be reached, pip warns and takes what it has.
 TORCH := torch==2.13.0
 TORCH_SOURCE := $(if $(shell command -v nvidia-smi),,--retries 1 --timeout 15 --find-links https://download.pytorch.org/whl/cpu/torch/)
 
-.PHONY: help install assets serve test test-gpu check docs proto bench-cpu
+.PHONY: help install assets serve test test-sdk test-gpu check docs proto bench-cpu
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +42,14 @@ serve: install ## Serve a small real model on PORT (8080) until Ctrl-C
 
 test: install assets ## Run every test that needs no GPU
 	$(BIN)/pytest -q -m 'not gpu'
+
+test-sdk: install $(SDKS)/.installed ## Run the vendors' own SDKs against a live server
+	$(SDKS)/bin/pytest -c tests/sdk/pytest.ini tests/sdk
+
+$(SDKS)/.installed: tests/sdk/requirements.txt
+	$(PYTHON) -m venv $(SDKS)
+	$(SDKS)/bin/pip install -q --no-compile -r $<
+	touch $@
 
 test-gpu: install ## Run the tests that need a GPU, and the kernels' compiled
 	@if command -v nvidia-smi >/dev/null; then $(BIN)/pytest -q tests/gpu tests/kernels; \
