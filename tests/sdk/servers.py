@@ -37,7 +37,7 @@ def main() -> None:
             serving(
                 "--served-model-name",
                 f"{PLAIN_NAME},{CONTEXT_NAME}",
-                model=str(folder / "pplx"),
+                models=(str(folder / "pplx"),),
                 log=folder / "pplx.log",
             )
         )
