@@ -119,3 +119,17 @@ def test_what_cannot_be_served_is_refused_as_loading_would(tmp_path: Path) -> No
         rows(tmp_path)
     with pytest.raises(ConfigError, match="--pooling should be"):
         rows(tmp_path, pooling="max")
+
+
+def test_a_scorer(tmp_path: Path) -> None:
+    config = BERT | {
+        "vocab_size": len(WORDS),
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {"0": "no", "1": "yes"},
+    }
+    (bert_folder(tmp_path, {"config.json": config}) / "modules.json").unlink()
+    found = rows(tmp_path)
+    assert found["scores by"] == ("classifier", "config.json")
+    assert found["labels"] == ("no, yes", "config.json")
+    assert found["activation"] == ("identity", "default")
+    assert "pooling" not in found

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rosebed.core.engine_statistics import EngineStatistics
 from rosebed.core.outputs import OutputSpecs, StepResult
-from rosebed.core.types import Batch
+from rosebed.core.types import DENSE_ONLY, Batch, OutputKind
 
 
 class Completion(StrEnum):
@@ -60,6 +60,11 @@ class EngineInfo:
     """Steps that may be enqueued at once, of each lane where these are separate."""
     fingerprint: str
     """Hash over tokenizer and configuration: a gateway with another one must not talk to this engine."""
+
+    @property
+    def main_output(self) -> frozenset[OutputKind]:
+        """What most requests want: vectors, or the logits of a model that scores."""
+        return DENSE_ONLY if OutputKind.DENSE in self.outputs else frozenset({OutputKind.LOGITS})
 
 
 class LazyTensor(Protocol):

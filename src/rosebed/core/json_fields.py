@@ -19,6 +19,7 @@ _FEED_FORWARD = (1, 1 << 20)
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "dim": _WIDTH,
+    "false_token_id": (0, 1 << 24),
     "head_dim": (1, 1 << 12),
     "hidden_dim": _FEED_FORWARD,
     "hidden_size": _WIDTH,
@@ -34,11 +35,13 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "num_attention_heads": _HEADS,
     "num_hidden_layers": _LAYERS,
     "num_key_value_heads": _HEADS,
+    "num_labels": (1, 1 << 16),
     "out_features": _WIDTH,
     "pad_token_id": (0, 1 << 24),
     "relative_attention_num_buckets": (4, 511),
     "rms_norm_eps": (0, 1),
     "rope_theta": (0, 1e12),
+    "true_token_id": (0, 1 << 24),
     "type_vocab_size": (0, 1 << 16),
     "vocab_size": (1, 1 << 24),
 }

@@ -14,8 +14,9 @@ from rosebed.core.errors import CheckpointError, ConfigError
 from rosebed.core.json_fields import flag, optional_number, optional_object, positive_int, positive_ints
 from rosebed.core.length_limit import max_length
 from rosebed.core.pipeline import DenseStage, Pipeline, Pooling, read_pipeline
+from rosebed.core.scorer import ScorerSpec, Task, read_scorer
 
-__all__ = ["DenseStage", "ModelOverrides", "ModelSpec", "Pooling", "resolve_model_spec"]
+__all__ = ["DenseStage", "ModelOverrides", "ModelSpec", "Pooling", "ScorerSpec", "resolve_model_spec"]
 
 _BIDIRECTIONAL_QWEN3 = "bidirectional_pplx_qwen3"
 _MATRYOSHKA_TYPES = frozenset({"qwen3", _BIDIRECTIONAL_QWEN3})
@@ -40,6 +41,9 @@ class ModelOverrides:
     """Most tokens of one sequence; clamped to the model's usable positions."""
     matryoshka: Matryoshka = "declared"
     """Where `dimensions` may be below the native size: as the checkpoint declares, or on any model."""
+    task: Task = "auto"
+    """Whether the model embeds or scores; auto goes by its files, and, for a Qwen3 language model that has no
+    modules.json, by whether its name says rerank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,8 @@ class ModelSpec:
     chunk_separator: str | None = None
     """The token between two chunks of a document, for models trained to embed chunks in the light of the others."""
     fingerprint: str
+    scorer: ScorerSpec | None = None
+    """Of a model that scores texts and pairs; None for one that embeds."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     """Field name → the file or flag that decided it, for those where there is a choice."""
 
@@ -88,12 +94,14 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
     _check_overrides(overrides)
     config = files.config
     architecture, model_type = _architecture(config)
-    _check_task(files)
-    pipeline = read_pipeline(files.stages)
+    scorer = read_scorer(files, architecture, overrides.task)
+    if scorer is None:
+        _check_task(files)
+    pipeline = None if scorer else read_pipeline(files.stages)
     hidden_size = _hidden_size(config)
     dense = pipeline.dense if pipeline else ()
     length, length_source = max_length(files, model_type, overrides.max_length)
-    pooling, pooling_source = _pooling(pipeline, config, model_type, overrides)
+    pooling, pooling_source = _pooling(pipeline, config, model_type, overrides, is_scorer=scorer is not None)
     normalize, normalize_source = _normalize(pipeline, config, model_type)
     matryoshka, dimensions, matryoshka_source = _matryoshka(config, model_type, overrides)
     prompts, default_prompt_name = _prompts(files.sentence_transformers_config)
@@ -109,7 +117,7 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
         pooling=pooling,
         pool_prompt=pipeline.include_prompt if pipeline else True,
         dense=dense,
-        normalize=normalize,
+        normalize=normalize and scorer is None,
         dim=_output_size(hidden_size, dense),
         prompts=prompts,
         default_prompt_name=default_prompt_name,
@@ -118,6 +126,7 @@ def resolve_model_spec(files: CheckpointFiles, overrides: ModelOverrides = Model
         matryoshka_dimensions=dimensions,
         chunk_separator=_chunk_separator(config, architecture),
         fingerprint=files.fingerprint,
+        scorer=scorer,
         sources={
             "max_length": length_source,
             "pooling": pooling_source,
@@ -137,6 +146,8 @@ def _check_overrides(overrides: ModelOverrides) -> None:
         raise ConfigError(f"--pooling should be {', '.join(Pooling)}, not {overrides.pooling!r}")
     if overrides.matryoshka not in get_args(Matryoshka):
         raise ConfigError(f"--matryoshka should be {' or '.join(get_args(Matryoshka))}, not {overrides.matryoshka!r}")
+    if overrides.task not in get_args(Task):
+        raise ConfigError(f"--task should be {', '.join(get_args(Task))}, not {overrides.task!r}")
     length = overrides.max_length
     if type(length) not in (int, type(None)):
         raise ConfigError(f"--max-length should be a whole number, not {length!r}")
@@ -178,8 +189,10 @@ def _bidirectional_qwen3(config: Json, model_type: str) -> bool:
 
 
 def _pooling(
-    pipeline: Pipeline | None, config: Json, model_type: str, overrides: ModelOverrides
+    pipeline: Pipeline | None, config: Json, model_type: str, overrides: ModelOverrides, *, is_scorer: bool
 ) -> tuple[Pooling, str]:
+    if is_scorer:  # the head says which token it reads
+        return Pooling.CLS, "the scoring head"
     if overrides.pooling is not None:
         return Pooling(overrides.pooling), "--pooling"
     if pipeline is not None:

@@ -10,22 +10,43 @@ ARCHITECTURES = {
     "BertModel": _BERT,
     "BertForMaskedLM": _BERT,
     "BertForPreTraining": _BERT,
+    "BertForSequenceClassification": _BERT,
     "CamembertModel": _ROBERTA,
     "CamembertForMaskedLM": _ROBERTA,
+    "CamembertForSequenceClassification": _ROBERTA,
     "DistilBertModel": _DISTILBERT,
     "DistilBertForMaskedLM": _DISTILBERT,
+    "DistilBertForSequenceClassification": _DISTILBERT,
     "MPNetModel": _MPNET,
     "MPNetForMaskedLM": _MPNET,
+    "MPNetForSequenceClassification": _MPNET,
     "PPLXQwen3ContextualModel": _QWEN3,
     "PPLXQwen3Model": _QWEN3,
     "Qwen3ForCausalLM": _QWEN3,
+    "Qwen3ForSequenceClassification": _QWEN3,
     "Qwen3Model": _QWEN3,
     "RobertaModel": _ROBERTA,
     "RobertaForMaskedLM": _ROBERTA,
+    "RobertaForSequenceClassification": _ROBERTA,
     "XLMRobertaModel": _ROBERTA,
     "XLMRobertaForMaskedLM": _ROBERTA,
+    "XLMRobertaForSequenceClassification": _ROBERTA,
 }
-"""Name in the checkpoint → module:class. Language-model heads of the same encoder are read past."""
+"""Name in the checkpoint → module:class of its encoder. Language-model heads are read past, others computed with."""
+
+_HEADS = "rosebed.rose.heads.logits"
+
+SCORING_HEADS = {
+    "BertForSequenceClassification": f"{_HEADS}:BertHead",
+    "CamembertForSequenceClassification": f"{_HEADS}:RobertaHead",
+    "DistilBertForSequenceClassification": f"{_HEADS}:DistilBertHead",
+    "MPNetForSequenceClassification": f"{_HEADS}:RobertaHead",
+    "Qwen3ForCausalLM": f"{_HEADS}:YesNoHead",
+    "Qwen3ForSequenceClassification": f"{_HEADS}:ScoreHead",
+    "RobertaForSequenceClassification": f"{_HEADS}:RobertaHead",
+    "XLMRobertaForSequenceClassification": f"{_HEADS}:RobertaHead",
+}
+"""Name in the checkpoint → module:class of what makes logits, where the model scores."""
 
 
 def why_not_served(architecture: str) -> str | None:

@@ -66,6 +66,21 @@ def open_tensors(folder: Path) -> CheckpointTensors:
     raise CheckpointError(f"{folder} holds none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {PICKLE}: download the weights")
 
 
+class SelectedTensors:
+    """Some of a checkpoint's tensors."""
+
+    def __init__(self, tensors: CheckpointTensors, names: frozenset[str]) -> None:
+        self.names = names
+        self.shapes = tensors.shapes
+        self.origin = tensors.origin
+        self.read = tensors.read
+
+
+def select(tensors: CheckpointTensors, names: frozenset[str]) -> CheckpointTensors:
+    """`tensors` without those that are not among `names`."""
+    return tensors if names == tensors.names else SelectedTensors(tensors, names)
+
+
 class SafetensorsTensors:
     """Tensors of safetensors files, each read through a mapping of its own."""
 

@@ -78,8 +78,9 @@ class CpuEngine:
     def warm_up(self) -> None:
         """One short and one full step: torch picks and compiles its kernels at first use."""
         for num_tokens in (1, min(self._info.limits.tokens, self._info.max_length)):
-            ids = np.zeros(num_tokens, np.int32)
-            lazy = self.step(Batch.pack([Sequence(token_ids=ids, pool_spans=whole_span(num_tokens))]))
+            ids, outputs = np.zeros(num_tokens, np.int32), self._info.main_output
+            sequence = Sequence(token_ids=ids, pool_spans=whole_span(num_tokens), outputs=outputs)
+            lazy = self.step(Batch.pack([sequence]))
             try:
                 lazy.result()
             finally:

@@ -8,7 +8,6 @@ from rosebed.core.outputs import RowStatus, StepResult
 from rosebed.core.types import Batch, Int32Array, OutputKind
 from rosebed.rose.attention.base import AttentionBackend
 from rosebed.rose.heads.dense import DenseRows
-from rosebed.rose.heads.token import token_rows
 from rosebed.rose.loader import LoadedModel
 
 
@@ -46,8 +45,9 @@ class EagerRunner:
             dense = DenseRows.of(batch, self._loaded.spec)
             arrays = (self._to_device(array) for array in (dense.spans, dense.dimensions, dense.normalize))
             return *self._loaded.dense(hidden_states, *arrays), dense.owners
-        places, owners = token_rows(batch, kind)
-        rows = self._loaded.token_heads[kind](hidden_states[self._to_device(places)])
+        head = self._loaded.tails[kind]
+        places, owners = head.rows(batch)
+        rows = head(hidden_states[self._to_device(places)])
         return rows, rows.isfinite().all(dim=1), owners
 
     def _to_device(self, array: np.ndarray) -> Tensor:

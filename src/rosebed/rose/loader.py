@@ -10,9 +10,11 @@ from rosebed.core.engine import BatchLimits, EngineInfo
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputSpec, OutputSpecs, RowsPer
 from rosebed.core.types import OutputKind
-from rosebed.rose.checkpoint_tensors import open_tensors
+from rosebed.rose.checkpoint_tensors import CheckpointTensors, open_tensors, select
+from rosebed.rose.heads.base import TailHead
 from rosebed.rose.heads.dense import DenseHead
-from rosebed.rose.heads.token import TokenHead, load_token_heads
+from rosebed.rose.heads.logits import load_logits_head
+from rosebed.rose.heads.token import load_token_heads
 from rosebed.rose.models.base import EncoderModel
 from rosebed.rose.models.registry import model_class
 from rosebed.rose.ops import reference
@@ -29,8 +31,8 @@ class LoadedModel:
     spec: ModelSpec
     model: EncoderModel
     dense: DenseHead
-    token_heads: Mapping[OutputKind, TokenHead]
-    """Outputs with a row per token, where the checkpoint has them."""
+    tails: Mapping[OutputKind, TailHead]
+    """The other outputs: rows per token, where the checkpoint has them, or the logits of one that scores."""
     dtype: torch.dtype
     """Of weights and hidden states; heads are float32."""
     device: torch.device
@@ -38,9 +40,10 @@ class LoadedModel:
 
     @property
     def outputs(self) -> OutputSpecs:
-        """What the checkpoint can return."""
-        dense = OutputSpec(rows_per=RowsPer.SPAN, dim=self.spec.dim)
-        return {OutputKind.DENSE: dense} | {kind: head.output_spec for kind, head in self.token_heads.items()}
+        """What the checkpoint can return: a scorer was not trained for vectors, so that it offers none."""
+        tails = {kind: head.output_spec for kind, head in self.tails.items()}
+        dense = {OutputKind.DENSE: OutputSpec(rows_per=RowsPer.SPAN, dim=self.spec.dim)}
+        return tails if self.spec.scorer else dense | tails
 
     @property
     def has_token_types(self) -> bool:
@@ -78,15 +81,27 @@ def load_model(spec: ModelSpec, ops: Ops, *, device: torch.device, dtype: torch.
     with torch.device("meta"):
         model = model_class(spec.architecture)(spec.config, ops)
         dense = DenseHead(spec, ops)
-    report = load_weights(model, open_tensors(spec.folder), dtype=dtype, device=device)
+    tensors = open_tensors(spec.folder)
+    tails, of_tails = _load_tails(spec, tensors, device)
+    report = load_weights(model, select(tensors, tensors.names - of_tails), dtype=dtype, device=device)
     dense.load(spec, device)
     _logger.info("%s: %s", spec.folder, report)
     return LoadedModel(
         spec=spec,
         model=model.eval(),
         dense=dense.eval(),
-        token_heads=load_token_heads(spec.folder, spec.hidden_size, device),
+        tails=tails,
         dtype=dtype,
         device=device,
         report=report,
     )
+
+
+def _load_tails(
+    spec: ModelSpec, tensors: CheckpointTensors, device: torch.device
+) -> tuple[Mapping[OutputKind, TailHead], frozenset[str]]:
+    """The outputs beside the dense vector, and the names of the model's tensors that only they need."""
+    if spec.scorer is None:
+        return load_token_heads(spec.folder, spec.hidden_size, device), frozenset()
+    head, own = load_logits_head(spec, tensors, device)
+    return {OutputKind.LOGITS: head.eval()}, own

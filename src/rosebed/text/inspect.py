@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from rosebed.core.checkpoint import CheckpointFiles, read_json
 from rosebed.core.errors import CheckpointError
-from rosebed.core.model_spec import ModelOverrides, ModelSpec, resolve_model_spec
+from rosebed.core.model_spec import ModelOverrides, ModelSpec, ScorerSpec, resolve_model_spec
 from rosebed.text.encoders import choose_encoder
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.special_tokens import SpecialTokenTemplate
@@ -39,7 +39,8 @@ def inspect_model(folder: Path, overrides: ModelOverrides = ModelOverrides()) ->
     """Everything that is decided before weights are read. Raises what loading would: CheckpointError, ConfigError."""
     spec = resolve_model_spec(CheckpointFiles.read(folder), overrides)
     tokenizer = load_tokenizer(folder, spec.model_type)
-    return [*_model_rows(spec), _dtype_row(spec), *_vector_rows(spec), *_text_rows(spec, tokenizer)]
+    answers = _vector_rows(spec) if spec.scorer is None else _score_rows(spec.scorer)
+    return [*_model_rows(spec), _dtype_row(spec), *answers, *_text_rows(spec, tokenizer)]
 
 
 def _model_rows(spec: ModelSpec) -> Iterator[InspectRow]:
@@ -56,6 +57,12 @@ def _vector_rows(spec: ModelSpec) -> Iterator[InspectRow]:
         shape = f"{stage.in_features} → {stage.out_features}, {stage.activation}"
         yield InspectRow("dense layer", shape, f"{stage.path}/config.json")
     yield InspectRow("normalize", _yes(spec.normalize), spec.sources["normalize"])
+
+
+def _score_rows(scorer: ScorerSpec) -> Iterator[InspectRow]:
+    yield InspectRow("scores by", scorer.kind, scorer.kind_source)
+    yield InspectRow("labels", ", ".join(scorer.labels), "config.json")
+    yield InspectRow("activation", scorer.activation, scorer.activation_source)
 
 
 def _text_rows(spec: ModelSpec, tokenizer: Tokenizer) -> Iterator[InspectRow]:

@@ -157,7 +157,8 @@ class CudaEngine:
         """ms of a step full of `TYPICAL_LENGTH` sequences: the least of a few."""
         length = min(tokens, TYPICAL_LENGTH, self._info.max_length)
         ids = np.ones(length, np.int32)
-        batch = Batch.pack([Sequence(token_ids=ids, pool_spans=whole_span(length))] * (tokens // length))
+        sequence = Sequence(token_ids=ids, pool_spans=whole_span(length), outputs=self._info.main_output)
+        batch = Batch.pack([sequence] * (tokens // length))
         times: list[int] = []
         for _ in range(4):
             lazy = self.step(batch)

@@ -24,7 +24,6 @@ from rosebed.rose.cuda.lazy import EventTensor, Ring, RingEntry, device_lost
 from rosebed.rose.cuda.refine import fine_tokens
 from rosebed.rose.cuda.staging import num_words, write_batch
 from rosebed.rose.heads.dense import DenseRows
-from rosebed.rose.heads.token import token_rows
 from rosebed.rose.loader import LoadedModel
 
 MAX_IN_FLIGHT = 2
@@ -174,11 +173,10 @@ class Slot:
         """Outputs that few steps want are not part of any graph: they follow it on the same stream."""
         with torch.cuda.stream(self.stream):
             for kind in layout.slots.keys() - DENSE_ONLY:
-                slot = layout.slots[kind]
-                places = torch.from_numpy(token_rows(batch, kind)[0]).to(self._loaded.device, non_blocking=True)
+                slot, head = layout.slots[kind], self._loaded.tails[kind]
+                places = torch.from_numpy(head.rows(batch)[0]).to(self._loaded.device, non_blocking=True)
                 target = entry.out_tensor[slot.offset : slot.offset + slot.num_bytes].view(torch.float32)
-                rows = self._loaded.token_heads[kind](hidden_states[places])
-                target.copy_(rows.reshape(-1), non_blocking=True)
+                target.copy_(head(hidden_states[places]).reshape(-1), non_blocking=True)
 
     def _output_layout(self, batch: Batch, key: GraphKey) -> OutputLayout:
         """As `OutputLayout.plan`, with the first slot where the key's graph puts the dense rows."""

@@ -4,7 +4,6 @@ Every token gets its row. Which of them count is for those to say who know the i
 weights of special tokens and the multi-vector of the first.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,13 +16,14 @@ from rosebed.core.errors import CheckpointError
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import Batch, Int32Array, OutputKind
 from rosebed.rose.checkpoint_tensors import PickledTensors
-from rosebed.rose.models.base import Loadable
+from rosebed.rose.heads.base import TailHead
 from rosebed.rose.weights import load_weights
 
 
-class TokenHead(Loadable):
+class TokenHead(TailHead):
     """One linear map of a token's hidden state, and what becomes of it."""
 
+    KIND: ClassVar[OutputKind]
     FILE: ClassVar[str]
     """Where the checkpoint keeps the map, relative to its folder; a model without the file lacks the output."""
 
@@ -36,9 +36,8 @@ class TokenHead(Loadable):
     def output_spec(self) -> OutputSpec:
         return OutputSpec(rows_per=RowsPer.TOKEN, dim=len(self.bias))
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """float32[num_tokens, dim] from [num_tokens, hidden]."""
-        raise NotImplementedError
+    def rows(self, batch: Batch) -> tuple[Int32Array, Int32Array]:
+        return token_rows(batch, self.KIND)
 
     def project(self, hidden_states: Tensor) -> Tensor:
         return F.linear(hidden_states.float(), self.weight, self.bias)
@@ -47,6 +46,7 @@ class TokenHead(Loadable):
 class SparseHead(TokenHead):
     """One weight per token, never negative."""
 
+    KIND = OutputKind.SPARSE
     FILE = "sparse_linear.pt"
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -56,25 +56,23 @@ class SparseHead(TokenHead):
 class MultiVectorHead(TokenHead):
     """One vector of length 1 per token."""
 
+    KIND = OutputKind.MULTI_VECTOR
     FILE = "colbert_linear.pt"
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return F.normalize(self.project(hidden_states), dim=-1)
 
 
-_HEADS: Mapping[OutputKind, type[TokenHead]] = {
-    OutputKind.SPARSE: SparseHead,
-    OutputKind.MULTI_VECTOR: MultiVectorHead,
-}
+_HEADS: tuple[type[TokenHead], ...] = (SparseHead, MultiVectorHead)
 
 
-def load_token_heads(folder: Path, hidden_size: int, device: torch.device) -> dict[OutputKind, TokenHead]:
+def load_token_heads(folder: Path, hidden_size: int, device: torch.device) -> dict[OutputKind, TailHead]:
     """The heads that the checkpoint has files for."""
-    heads: dict[OutputKind, TokenHead] = {}
-    for kind, head_class in _HEADS.items():
+    heads: dict[OutputKind, TailHead] = {}
+    for head_class in _HEADS:
         path = folder / head_class.FILE
         if path.is_file():
-            heads[kind] = _load(head_class, PickledTensors(path), hidden_size, device)
+            heads[head_class.KIND] = _load(head_class, PickledTensors(path), hidden_size, device)
     return heads
 
 
