@@ -36,6 +36,8 @@ class TokenizeOptions:
     """Where to cut."""
     pair_cut: PairCut = PairCut.LONGEST_FIRST
     """What to cut of a pair."""
+    second_to: int | None = None
+    """Cut the second text of a pair to so many tokens before anything else, whatever `truncate` says."""
     add_special_tokens: bool = True
     """Put in what the tokenizer's post-processor adds ([CLS], </s>, …)."""
 

@@ -13,16 +13,18 @@ from tokenizers import Tokenizer
 
 from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
+from rosebed.core.scorer import ScorerKind
 from rosebed.core.token_ids import all_below, int32_ids
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.chunks import join_chunks
-from rosebed.text.encoders import Encoder, choose_encoder
+from rosebed.text.encoders import Encoder, TokenizersEncoder, choose_encoder
 from rosebed.text.heads import LEAST_CHARACTERS, MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
 from rosebed.text.loading import load_tokenizer
+from rosebed.text.question import LiteralEncoder, question_template, question_texts
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
-from rosebed.text.truncation import fit, too_long
+from rosebed.text.truncation import fit, keep, too_long
 
 __all__ = ["ForeignTokenId", "PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
 
@@ -47,7 +49,8 @@ class TextTokenizer:
         self._encoder = encoder
         self._spec = spec
         self._template = SpecialTokenTemplate.probe(tokenizer, 1)
-        self._pair_template = SpecialTokenTemplate.probe(tokenizer, 2)
+        self._asks = spec.scorer is not None and spec.scorer.kind is ScorerKind.YES_NO
+        self._pair_template = question_template(tokenizer) if self._asks else SpecialTokenTemplate.probe(tokenizer, 2)
         self._splits_at_blanks = splits_at_blanks(tokenizer)
         added = tokenizer.get_added_tokens_decoder().items()
         self._has_strangers = max(tokenizer.get_vocab().values(), default=0) >= spec.vocab_size
@@ -63,7 +66,10 @@ class TextTokenizer:
         """
         limit = spec.max_length if max_length is None else min(max_length, spec.max_length)
         loaded = _load_with_room(spec, limit)
-        return cls(loaded, choose_encoder(spec.folder, loaded), spec, max_length=limit)
+        encoder = choose_encoder(spec.folder, loaded)
+        if spec.scorer is not None and spec.scorer.kind is ScorerKind.YES_NO:
+            encoder = _literal(encoder, spec)
+        return cls(loaded, encoder, spec, max_length=limit)
 
     @property
     def num_special_tokens(self) -> int:
@@ -82,7 +88,15 @@ class TextTokenizer:
     def tokenize_pairs(
         self, pairs: Sequence[tuple[str, str]], options: TokenizeOptions = _DEFAULTS
     ) -> list[TokenizedInput]:
-        """Ids of each (first, second) pair as one sequence with segments, in order. Raises as `tokenize` does."""
+        """Ids of each (first, second) pair as one sequence with segments, in order. Raises as `tokenize` does.
+
+        Of a model that is asked a question, they are that; `options.prompt` is its instruction then, and only the
+        second text is ever cut.
+        """
+        if self._asks:
+            rows = question_texts(pairs, options.prompt)
+            options = replace(options, prompt="", pair_cut=PairCut.SECOND)
+            return self._tokenize(rows, self._pair_template, options)
         template = self._pair_template if options.add_special_tokens else _BARE_PAIR
         return self._tokenize(pairs, template, options)
 
@@ -291,6 +305,8 @@ class TextTokenizer:
             raise too_long(what, MOST_CHARACTERS, index)
         ids = tuple([text.ids for text in texts])
         num_before = sum(map(len, ids)) + template.num_tokens
+        if options.second_to is not None:
+            ids = (*ids[:1], *(keep(own, options.second_to, options.side) for own in ids[1:]))
         if num_before == 0:
             raise InvalidInput(f"input[{index}] gives no tokens", param=f"input[{index}]")
         if texts[0].is_head and not options.truncate:
@@ -356,6 +372,14 @@ def _separator(tokenizer: Tokenizer, spec: ModelSpec) -> tuple[int, ...]:
     if token_id is None:
         raise CheckpointError(f"{spec.folder}: the tokenizer lacks {spec.chunk_separator}, which separates chunks")
     return (token_id,)
+
+
+def _literal(encoder: Encoder, spec: ModelSpec) -> Encoder:
+    """`encoder`, but for special tokens that a text spells."""
+    tokenizer = load_tokenizer(spec.folder, spec.model_type)
+    special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
+    tokenizer.encode_special_tokens = True
+    return LiteralEncoder(encoder, TokenizersEncoder(tokenizer), special)
 
 
 def check_tokenizer(spec: ModelSpec) -> None:
