@@ -10,7 +10,7 @@ from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import CheckpointError, ConfigError, FingerprintMismatch, InvalidInput, WrongModelKind
 from rosebed.core.hub import resolve_model_folder
 from rosebed.core.model_spec import ModelSpec, Pooling, resolve_model_spec
-from rosebed.core.types import Sequence
+from rosebed.core.types import OutputKind, Sequence
 from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.request import EmbeddingsRequest
 from rosebed.ivy.token_spans import each_token
@@ -74,6 +74,8 @@ class ServedModel:
 
     def check(self, request: EmbeddingsRequest) -> None:
         """InvalidInput or WrongModelKind for what this model does not give, known before any text is looked at."""
+        if self.spec.scorer is not None:
+            raise WrongModelKind("this model scores pairs of texts, and has no vectors")
         dimensions = self._kept_dimensions(request)
         for encoding in request.encodings:
             encoding.check(dimensions or self.spec.dim)
@@ -121,6 +123,8 @@ class ServedModel:
             raise FingerprintMismatch(
                 f"it holds {engine.model} ({engine.fingerprint}), the gateway {spec.folder} ({spec.fingerprint})"
             )
+        if (OutputKind.LOGITS in engine.outputs) is (spec.scorer is None):
+            raise ConfigError("of it and the gateway, one scores and the other embeds: give both the same --task")
         if engine.max_length < spec.max_length:
             raise ConfigError(
                 f"it takes {engine.max_length} tokens, the gateway {spec.max_length}: give both the same --max-length"

@@ -5,6 +5,7 @@ texts are encoded bare, and cutting and special tokens are done here.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 

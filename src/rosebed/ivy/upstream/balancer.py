@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
-from rosebed.core.types import Float32Array, Lane, OutputKind, Sequence
+from rosebed.core.types import Float32Array, Lane, Sequence
 from rosebed.ivy.retelling import retold
 from rosebed.ivy.upstream.address import Address
 from rosebed.ivy.upstream.replica import Accept, Replica
@@ -28,7 +28,7 @@ class JoinedRows(NamedTuple):
     """What all replicas made of one request."""
 
     rows: list[Float32Array]
-    """Each sequence's dense rows, float32[num_spans, dim], in order."""
+    """Each sequence's rows of the one output wanted, float32[num_rows, dim], in order."""
     queue_ns: int
     """The longest that a share waited at its replica."""
     compute_ns: int
@@ -83,11 +83,11 @@ class Balancer:
                     await self._was_ready.wait()
 
     async def embed(self, sequences: AnySequence[Sequence], lane: Lane) -> list[Float32Array]:
-        """Each sequence's dense rows, float32[num_spans, dim], in order. Raises as `compute` does."""
+        """Each sequence's rows, in order. Raises as `compute` does."""
         return (await self.compute(sequences, lane)).rows
 
     async def compute(self, sequences: AnySequence[Sequence], lane: Lane) -> JoinedRows:
-        """Each sequence's dense rows, and how long they took.
+        """Each sequence's rows of the one output that all of them want, and how long they took.
 
         Unavailable if no replica is ready; a replica's refusal as it is; for sequences that failed, the error of the
         first one, naming it.
@@ -155,8 +155,8 @@ def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
         if reply.errors:
             index = min(reply.errors)
             raise _named(reply.errors[index], len(rows) + index)
-        num_sequences = len(reply.row_starts[OutputKind.DENSE]) - 1
-        rows += [reply.rows(OutputKind.DENSE, index) for index in range(num_sequences)]
+        ((kind, starts),) = reply.row_starts.items()
+        rows += [reply.rows(kind, index) for index in range(len(starts) - 1)]
     return rows
 
 

@@ -1,0 +1,69 @@
+"""Pairs as sequences: what is the same is computed once. Knows no replica."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rosebed.core.types import OutputKind
+from rosebed.core.types import Sequence as TokenSequence
+from rosebed.text.tokenized import TokenizedInput
+
+Item = TypeVar("Item", bound=Hashable)
+
+LOGITS_ONLY = frozenset({OutputKind.LOGITS})
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Generic[Item]):
+    """A list without its repetitions."""
+
+    items: list[Item]
+    """Each once, in the order of their first places."""
+    places: list[int]
+    """Of every element of the whole list, its index in `items`."""
+    first: list[int]
+    """Of each of `items`, its first place in the whole list."""
+
+    @classmethod
+    def of(cls, elements: Iterable[Item]) -> "Distinct[Item]":
+        numbers: dict[Item, int] = {}
+        first: list[int] = []
+        places: list[int] = []
+        for place, element in enumerate(elements):
+            number = numbers.setdefault(element, len(numbers))
+            if number == len(first):
+                first.append(place)
+            places.append(number)
+        return cls(list(numbers), places, first)
+
+    def spread(self, values: Sequence[int]) -> dict[int, int]:
+        """Place in the whole list → value of its item, of those that are not 0."""
+        return {place: values[number] for place, number in enumerate(self.places) if values[number]}
+
+
+def logit_sequences(tokenized: Sequence[TokenizedInput]) -> list[TokenSequence]:
+    """What replicas are to compute for logits."""
+    return [
+        TokenSequence(
+            token_ids=item.token_ids,
+            pool_spans=item.pool_spans,
+            token_type_ids=item.token_type_ids,
+            outputs=LOGITS_ONLY,
+            index=index,
+        )
+        for index, item in enumerate(tokenized)
+    ]
+
+
+def unit_sequences(tokenized: Sequence[TokenizedInput]) -> list[TokenSequence]:
+    """What replicas are to compute for cosines."""
+    return [
+        TokenSequence(
+            token_ids=item.token_ids,
+            pool_spans=item.pool_spans,
+            token_type_ids=item.token_type_ids,
+            normalize=True,
+            index=index,
+        )
+        for index, item in enumerate(tokenized)
+    ]
