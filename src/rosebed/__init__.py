@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rosebed.client import AsyncClient, Client, TokenClient
     from rosebed.core.errors import RosebedError
     from rosebed.embedder import Embedder as Embedder  # not in __all__: a bare install has no engine
+    from rosebed.scorer import Scorer as Scorer
 
 __all__ = [
     "AsyncClient",
@@ -26,6 +27,7 @@ _HOMES = {
     "Client": "rosebed.client",
     "Embedder": "rosebed.embedder",
     "RosebedError": "rosebed.core.errors",
+    "Scorer": "rosebed.scorer",
     "TokenClient": "rosebed.client",
 }
 

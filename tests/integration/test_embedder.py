@@ -1,11 +1,15 @@
 """`Embedder` on the real MiniLM, against sentence-transformers on the same folder."""
 
+import json
 import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -46,6 +50,46 @@ def test_a_text_alone_gets_the_vector_it_gets_among_others(embedder: Embedder) -
 def test_prompt_goes_in_front(embedder: Embedder, reference: SentenceTransformer) -> None:
     vectors = embedder.embed(["a guitar"], prompt="query: ")
     assert cosine_distances(vectors, reference.encode(["a guitar"], prompt="query: ")).max() < MAX_COSINE_DISTANCE
+
+
+@pytest.mark.parametrize(
+    ("prompts", "default"),
+    [
+        ({"query": "query: ", "document": "passage: "}, None),
+        ({"query": "query: ", "document": "passage: ", "other": "other: "}, "other"),
+        ({}, None),
+    ],
+)
+def test_queries_and_documents_have_their_own_prompts(
+    tmp_path: Path, prompts: dict[str, str], default: str | None
+) -> None:
+    folder = shutil.copytree(MINILM, tmp_path / "model", copy_function=os.symlink)
+    settings = folder / "config_sentence_transformers.json"
+    settings.unlink()
+    settings.write_text(json.dumps({"prompts": prompts, "default_prompt_name": default}))
+    reference = SentenceTransformer(str(folder), device="cpu")
+    texts = ["a guitar", "a man on a stage"]
+    with Embedder(folder, config=EngineConfig(num_threads=2)) as embedder:
+        for ours, theirs in (
+            (embedder.encode_query, reference.encode_query),
+            (embedder.encode_document, reference.encode_document),
+            (embedder.embed, reference.encode),
+        ):
+            assert cosine_distances(ours(texts), theirs(texts)).max() < MAX_COSINE_DISTANCE
+            own, other = ours(texts, prompt="so: "), theirs(texts, prompt="so: ")
+            assert cosine_distances(own, other).max() < MAX_COSINE_DISTANCE
+
+
+def test_documents_take_the_prompt_of_passages_where_there_is_none_of_their_own(tmp_path: Path) -> None:
+    """As sentence-transformers' documentation says; 6.2 itself adds an empty prompt called document, and takes that."""
+    folder = shutil.copytree(MINILM, tmp_path / "model", copy_function=os.symlink)
+    settings = folder / "config_sentence_transformers.json"
+    settings.unlink()
+    settings.write_text(json.dumps({"prompts": {"passage": "passage: "}}))
+    with Embedder(folder, config=EngineConfig(num_threads=2)) as embedder:
+        vectors = embedder.encode_document(["a guitar"])
+        np.testing.assert_array_equal(vectors, embedder.embed(["passage: a guitar"]))
+        np.testing.assert_array_equal(embedder.encode_query(["a guitar"]), embedder.embed(["a guitar"]))
 
 
 def test_no_texts_give_no_rows(embedder: Embedder) -> None:

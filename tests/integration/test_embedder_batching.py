@@ -14,7 +14,7 @@ from rosebed.core.errors import Cancelled, NonFiniteOutput
 from rosebed.core.outputs import RowStatus, StepResult
 from rosebed.core.types import Batch, Lane, OutputKind
 from rosebed.core.types import Sequence as TokenSequence
-from rosebed.embedder import run_sequences
+from rosebed.in_process import run_sequences
 from rosebed.testing import FakeEngine, Faults, expected_rows, fake_info, fake_sequence
 from rosebed.testing.engine import FakeStep
 

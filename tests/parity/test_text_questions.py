@@ -1,15 +1,19 @@
-"""Ids of Qwen3-Reranker's questions, against the code of its model card."""
+"""Qwen3-Reranker's questions and answers, against the code of its model card."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import text_assets
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_corpus import CORPUS
 from transformers import AutoTokenizer
 
+from rosebed import Scorer
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.errors import ContextLengthExceeded
 from rosebed.core.model_spec import ModelOverrides, resolve_model_spec
@@ -110,3 +114,39 @@ def test_a_document_cannot_end_its_own_turn(tokenizer: TextTokenizer, card: Card
 def test_documents_cut_to_so_many_tokens(tokenizer: TextTokenizer, card: Card) -> None:
     assert ids(tokenizer, "q", "one two three", second_to=2) == card.ids("q", "one two")
     assert ids(tokenizer, "q", "one two three", second_to=9) == card.ids("q", "one two three")
+
+
+DOCUMENTS = ["Berlin had a population of 3,520,031 in 2019.", "", "Füße, 東京は日本の首都です。", "word " * 400]
+
+
+def test_scores_are_those_of_the_model_card(folder: Path, card: Card) -> None:
+    """Softmax over the logits of "no" and "yes" at the last token."""
+    config = transformers.Qwen3Config(
+        vocab_size=151669,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=32,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(0)
+    model = transformers.Qwen3ForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    answers = card.tokenizer.convert_tokens_to_ids(["no", "yes"])
+
+    def score(document: str, instruction: str) -> float:
+        ids = torch.tensor([card.ids("who lives in Berlin?", document, instruction)])
+        with torch.inference_mode():
+            return torch.log_softmax(model(ids).logits[0, -1, answers], dim=0)[1].exp().item()
+
+    pairs = [("who lives in Berlin?", document) for document in DOCUMENTS]
+    with Scorer(folder, overrides=ModelOverrides(task="score", max_length=4096)) as scorer:
+        scores = scorer.score(pairs, prompt="Find what answers")
+        ranks = scorer.rerank("who lives in Berlin?", DOCUMENTS)
+    np.testing.assert_allclose(scores, [score(text, "Find what answers") for text in DOCUMENTS], atol=1e-5)
+    plain = [score(text, INSTRUCTION) for text in DOCUMENTS]
+    assert [rank.index for rank in ranks] == sorted(range(len(plain)), key=lambda index: -plain[index])
+    assert np.ptp(scores) > 1e-3

@@ -1,16 +1,14 @@
 """The walk of a request for scores: model, pairs, tokens, replicas, answer. Knows no dialect and no HTTP."""
 
-import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from rosebed.core.activations import Activation, activate
-from rosebed.core.errors import InvalidInput, RosebedError, WrongModelKind
+from rosebed.core.errors import InvalidInput, WrongModelKind
+from rosebed.core.retelling import naming
 from rosebed.core.scorer import ScorerKind, ScorerSpec
 from rosebed.core.scores import check_one_label, cosines_of, scores_of
 from rosebed.ivy.directory import ModelDirectory
@@ -22,8 +20,6 @@ from rosebed.ivy.upstream.balancer import Balancer
 from rosebed.ivy.workload import Workload
 from rosebed.text.prompts import resolve_prompt
 from rosebed.text.tokenizer import TokenizedInput, TokenizeOptions
-
-_INPUT = re.compile(r"\binput\[(\d+)\]")
 
 
 class ScoringService:
@@ -76,7 +72,7 @@ class ScoringService:
             raise WrongModelKind("this model embeds texts, and has no labels")
         if scorer.kind is ScorerKind.YES_NO and (single := _first_single(request.inputs)) is not None:
             raise WrongModelKind(f"this model judges pairs, but {request.field}[{single}] is one text")
-        with _named(lambda index: f"{request.field}[{index}]"):
+        with naming(lambda index: f"{request.field}[{index}]"):
             tokenized = await self._run(
                 request.inputs, partial(_tokenize_mixed, model, request, self._options(request))
             )
@@ -98,7 +94,7 @@ class ScoringService:
             prompt=resolve_prompt(model.spec, prompt=request.prompt),
             second_to=request.document_tokens,
         )
-        with _named(lambda index: request.document_name(pairs.first[index])):
+        with naming(lambda index: request.document_name(pairs.first[index])):
             tokenized = await self._run(pairs.items, partial(model.tokenizer.tokenize_pairs, pairs.items, options))
             rows = await self._balancer.embed(logit_sequences(tokenized), request.lane)
         self._count_done(tokenized)
@@ -125,7 +121,7 @@ class ScoringService:
             place = texts.first[index]
             return request.query_name(place) if place < num_queries else request.document_name(place - num_queries)
 
-        with _named(name):
+        with naming(name):
             tokenized = await self._run(texts.items, partial(_tokenize_apart, model, texts.items))
             rows = await self._balancer.embed(unit_sequences(tokenized), request.lane)
         self._count_done(tokenized)
@@ -180,30 +176,13 @@ class ScoringService:
         self._count("tokens", sum(item.num_tokens for item in tokenized))
 
 
-@contextmanager
-def _named(name: Callable[[int], str]) -> Generator[None]:
-    """Errors inside that are about `input[i]` are about `name(i)` outside."""
-
-    def words(text: str) -> str:
-        return _INPUT.sub(lambda found: name(int(found[1])), text)
-
-    try:
-        yield
-    except RosebedError as error:
-        retold = copy(error)
-        retold.message = words(error.message)
-        retold.args = (retold.message,)
-        retold.param = error.param and words(error.param)
-        raise retold from error
-
-
 def _tokenize_apart(model: ServedModel, texts: Sequence[tuple[TokenizeOptions, str]]) -> list[TokenizedInput]:
     """Each text with its own options; those of one kind, which are neighbours, together."""
     done: list[TokenizedInput] = []
     for options in dict.fromkeys(options for options, _ in texts):
         start = len(done)
         chosen = [text for own, text in texts if own == options]
-        with _named(lambda index, start=start: f"input[{start + index}]"):
+        with naming(lambda index, start=start: f"input[{start + index}]"):
             done += model.tokenizer.tokenize(chosen, options)
     return done
 
@@ -215,11 +194,11 @@ def _tokenize_mixed(
     options = replace(options, add_special_tokens=request.add_special_tokens)
     singles = [index for index, texts in enumerate(request.inputs) if len(texts) == 1]
     pairs = [index for index, texts in enumerate(request.inputs) if len(texts) == 2]
-    with _named(lambda index: f"input[{singles[index]}]"):
+    with naming(lambda index: f"input[{singles[index]}]"):
         found = dict(
             zip(singles, model.tokenizer.tokenize([request.inputs[i][0] for i in singles], options), strict=True)
         )
-    with _named(lambda index: f"input[{pairs[index]}]"):
+    with naming(lambda index: f"input[{pairs[index]}]"):
         chosen = [(request.inputs[i][0], request.inputs[i][1]) for i in pairs]
         found |= zip(pairs, model.tokenizer.tokenize_pairs(chosen, options), strict=True)
     return [found[index] for index in range(len(request.inputs))]

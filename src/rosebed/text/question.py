@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from rosebed.core.errors import CheckpointError
-from rosebed.text.encoders import Encoder
+from rosebed.text.encoders import Encoder, TokenizersEncoder
 from rosebed.text.special_tokens import SpecialTokenTemplate
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
@@ -60,6 +60,20 @@ class LiteralEncoder:
         self._encoder = encoder
         self._literal = literal
         self._special_tokens = tuple(special_tokens)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, encoder: Encoder) -> "LiteralEncoder":
+        """`encoder` is of `tokenizer`, whose vocabulary both share."""
+        added = tokenizer.get_added_tokens_decoder()
+        literal = Tokenizer(tokenizer.model)
+        literal.normalizer, literal.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+        for _, token in sorted(added.items()):
+            (literal.add_special_tokens if token.special else literal.add_tokens)([token])
+        if literal.get_added_tokens_decoder().keys() != added.keys():
+            raise CheckpointError("the tokenizer's added tokens have ids with gaps between them, as none of Qwen's has")
+        literal.encode_special_tokens = True
+        special = [token.content for token in added.values() if token.special]
+        return cls(encoder, TokenizersEncoder(literal), special)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         found = self._encoder.encode(texts)

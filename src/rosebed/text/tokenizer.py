@@ -19,7 +19,7 @@ from rosebed.core.token_ids import all_below, int32_ids
 from rosebed.core.types import Int32Array, whole_span
 from rosebed.text.boundaries import splits_at_blanks
 from rosebed.text.chunks import join_chunks
-from rosebed.text.encoders import Encoder, TokenizersEncoder, choose_encoder
+from rosebed.text.encoders import Encoder, choose_encoder
 from rosebed.text.heads import LEAST_CHARACTERS, MOST_CHARACTERS, Ids, encode_heads, encode_whole, groups
 from rosebed.text.loading import load_tokenizer
 from rosebed.text.question import LiteralEncoder, question_template, question_texts
@@ -69,7 +69,7 @@ class TextTokenizer:
         loaded = _load_with_room(spec, limit)
         encoder = choose_encoder(spec.folder, loaded)
         if spec.scorer is not None and spec.scorer.kind is ScorerKind.YES_NO:
-            encoder = _literal(encoder, spec)
+            encoder = LiteralEncoder.of(loaded, encoder)
         return cls(loaded, encoder, spec, max_length=limit)
 
     @property
@@ -373,14 +373,6 @@ def _separator(tokenizer: Tokenizer, spec: ModelSpec) -> tuple[int, ...]:
     if token_id is None:
         raise CheckpointError(f"{spec.folder}: the tokenizer lacks {spec.chunk_separator}, which separates chunks")
     return (token_id,)
-
-
-def _literal(encoder: Encoder, spec: ModelSpec) -> Encoder:
-    """`encoder`, but for special tokens that a text spells."""
-    tokenizer = load_tokenizer(spec.folder, spec.model_type)
-    special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
-    tokenizer.encode_special_tokens = True
-    return LiteralEncoder(encoder, TokenizersEncoder(tokenizer), special)
 
 
 def check_tokenizer(spec: ModelSpec) -> None:
