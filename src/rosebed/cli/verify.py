@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,7 +12,11 @@ from rosebed.cli.model import ChosenModel, model_options
 from rosebed.cli.options import SectionedCommand, config_options
 from rosebed.cli.progress import ProgressLine
 from rosebed.core.errors import ConfigError
+from rosebed.core.model_spec import ModelOverrides
 from rosebed.rose.config import SERVERS_ONLY, EngineConfig
+
+if TYPE_CHECKING:
+    from rosebed.bench.verify.checks import VerifyReport
 
 
 @click.command(cls=SectionedCommand)
@@ -29,11 +35,11 @@ from rosebed.rose.config import SERVERS_ONLY, EngineConfig
 def command(
     model: ChosenModel, golden: Path | None, tolerance: float | None, engine: Callable[[], EngineConfig]
 ) -> None:
-    """Compare a model's vectors with the reference's: sentence-transformers on the CPU in float32.
+    """Compare a model's vectors, or scores, with the reference's: sentence-transformers on the CPU in float32.
 
     Many texts, from one word to too long, in many languages: token ids, vectors, nearest neighbours, each text alone
-    and in a batch, and in another order. Prints a table, then the report as one line of JSON. Exits with 1 if
-    something is beyond the tolerance.
+    and in a batch, and in another order; of a cross-encoder, the logits of pairs. Prints a table, then the report as
+    one line of JSON. Exits with 1 if something is beyond the tolerance.
 
     \b
     Examples:
@@ -43,14 +49,48 @@ def command(
     """
     if tolerance is not None and not 0 < tolerance < 1:
         raise ConfigError(f"--tolerance should lie in (0, 1), not be {tolerance}")
-    config, folder = engine(), model.folder()
+    config, spec = engine(), model.spec()
     from rosebed.bench.environment import read_environment
-    from rosebed.bench.verify.checks import verify
     from rosebed.bench.verify.report import as_json, as_text
-    from rosebed.embedder import Embedder
 
-    with ProgressLine() as progress, Embedder(str(folder), overrides=model.overrides, config=config) as embedder:
-        report = verify(embedder, golden=golden, tolerance=tolerance, watch=lambda activity: progress.show(activity, 0))
+    if spec.scorer is not None and golden is not None:
+        raise ConfigError("--golden holds vectors, and this model scores")
+    with ProgressLine() as progress:
+        verify = _verify_scores if spec.scorer is not None else partial(_verify_vectors, golden=golden)
+        report = verify(
+            str(spec.folder), model.overrides, config, tolerance=tolerance, watch=lambda text: progress.show(text, 0)
+        )
     click.echo(as_text(report))
     click.echo(as_json(report, read_environment(sys.argv[1:])))
     sys.exit(0 if report.passed else 1)
+
+
+def _verify_vectors(
+    folder: str,
+    overrides: ModelOverrides,
+    config: EngineConfig,
+    *,
+    golden: Path | None,
+    tolerance: float | None,
+    watch: Callable[[str], None],
+) -> "VerifyReport":
+    from rosebed.bench.verify.checks import verify
+    from rosebed.embedder import Embedder
+
+    with Embedder(folder, overrides=overrides, config=config) as embedder:
+        return verify(embedder, golden=golden, tolerance=tolerance, watch=watch)
+
+
+def _verify_scores(
+    folder: str,
+    overrides: ModelOverrides,
+    config: EngineConfig,
+    *,
+    tolerance: float | None,
+    watch: Callable[[str], None],
+) -> "VerifyReport":
+    from rosebed.bench.verify.scores import verify_scores
+    from rosebed.scorer import Scorer
+
+    with Scorer(folder, overrides=overrides, config=config) as scorer:
+        return verify_scores(scorer, tolerance=tolerance, watch=watch)

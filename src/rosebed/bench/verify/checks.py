@@ -62,6 +62,8 @@ class VerifyReport:
     """The text whose vector is farthest from the reference's."""
     other_ids: tuple[str, ...]
     """Texts that became other token ids than the reference's."""
+    what: str = "vectors"
+    """What was compared."""
 
     @property
     def passed(self) -> bool:

@@ -25,7 +25,7 @@ def as_text(report: VerifyReport) -> str:
         "",
         *(f"Other token ids: {_excerpt(text)}" for text in report.other_ids),
         f"Farthest from the reference: {_excerpt(report.worst_text)}",
-        "The vectors are the reference's." if report.passed else "The vectors are NOT the reference's.",
+        f"The {report.what} are {'' if report.passed else 'NOT '}the reference's.",
     ]
     return "\n".join(lines)
 
