@@ -10,18 +10,19 @@ from rosebed.core.errors import RosebedError
 _INPUT = re.compile(r"\binput\[(\d+)\]")
 
 
+def retold(error: RosebedError, words: Callable[[str], str]) -> RosebedError:
+    """The same error with `words` made of its message and of what it is about."""
+    copied = copy(error)
+    copied.message = words(error.message)
+    copied.args = (copied.message,)
+    copied.param = error.param and words(error.param)
+    return copied
+
+
 @contextmanager
 def naming(name: Callable[[int], str]) -> Generator[None]:
     """Errors that are about `input[i]` inside are about `name(i)` outside."""
-
-    def words(text: str) -> str:
-        return _INPUT.sub(lambda found: name(int(found[1])), text)
-
     try:
         yield
     except RosebedError as error:
-        retold = copy(error)
-        retold.message = words(error.message)
-        retold.args = (retold.message,)
-        retold.param = error.param and words(error.param)
-        raise retold from error
+        raise retold(error, lambda words: _INPUT.sub(lambda found: name(int(found[1])), words)) from error

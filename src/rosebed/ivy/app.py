@@ -25,6 +25,7 @@ from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.http.router import Router
 from rosebed.ivy.metrics import Metrics
 from rosebed.ivy.routes import Routes
+from rosebed.ivy.scoring import ScoringService
 from rosebed.ivy.status import Status
 from rosebed.ivy.workload import Workload
 
@@ -47,6 +48,7 @@ class _Worker:
         self._directory = ModelDirectory(self._backends)
         self._workload = Workload()
         self._service = EmbeddingService(self._directory, self._workload, max_inputs=config.max_inputs)
+        self._scoring = ScoringService(self._directory, self._workload, max_inputs=config.max_inputs)
         self._status = Status(self._backends, self._metrics, root_path=config.root_path)
 
     def application(self) -> Application:
@@ -64,6 +66,7 @@ class _Worker:
         config = self._config
         parts = Parts(
             service=self._service,
+            scoring=self._scoring,
             directory=self._directory,
             workload=self._workload,
             intake=BodyIntake(

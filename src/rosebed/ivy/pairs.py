@@ -1,12 +1,14 @@
-"""Pairs as sequences: what is the same is computed once. Knows no replica."""
+"""Texts and pairs as sequences: what is the same is computed once. Knows no replica."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rosebed.core.retelling import naming
 from rosebed.core.types import OutputKind
 from rosebed.core.types import Sequence as TokenSequence
-from rosebed.text.tokenized import TokenizedInput
+from rosebed.text.tokenized import TokenizedInput, TokenizeOptions
+from rosebed.text.tokenizer import TextTokenizer
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -67,3 +69,28 @@ def unit_sequences(tokenized: Sequence[TokenizedInput]) -> list[TokenSequence]:
         )
         for index, item in enumerate(tokenized)
     ]
+
+
+def tokenize_each(tokenizer: TextTokenizer, texts: Sequence[tuple[TokenizeOptions, str]]) -> list[TokenizedInput]:
+    """Each text with its own options; those with the same are neighbours. Errors name the lowest `input[i]`."""
+    done: list[TokenizedInput] = []
+    for options in dict.fromkeys(options for options, _ in texts):
+        chosen = [text for own, text in texts if own == options]
+        start = len(done)
+        with naming(lambda index, start=start: f"input[{start + index}]"):
+            done += tokenizer.tokenize(chosen, options)
+    return done
+
+
+def tokenize_mixed(
+    tokenizer: TextTokenizer, inputs: Sequence[tuple[str, ...]], options: TokenizeOptions
+) -> list[TokenizedInput]:
+    """Single texts and pairs, in order. Errors name an `input[i]`."""
+    singles = [index for index, texts in enumerate(inputs) if len(texts) == 1]
+    pairs = [index for index, texts in enumerate(inputs) if len(texts) == 2]
+    with naming(lambda index: f"input[{singles[index]}]"):
+        found = dict(zip(singles, tokenizer.tokenize([inputs[i][0] for i in singles], options), strict=True))
+    with naming(lambda index: f"input[{pairs[index]}]"):
+        chosen = [(inputs[i][0], inputs[i][1]) for i in pairs]
+        found |= zip(pairs, tokenizer.tokenize_pairs(chosen, options), strict=True)
+    return [found[index] for index in range(len(inputs))]

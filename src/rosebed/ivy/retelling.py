@@ -1,23 +1,14 @@
 """Errors in the words of whoever asked: the same index may have another name where the request came from."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 
 from rosebed.core.errors import RosebedError
+from rosebed.core.retelling import retold
 
 _FIELD = re.compile(r"\b\w+(?=\[\d)|^\w+")
 _INDEX = re.compile(r"\binput\[(\d+)\]")
 _ONLY_DOCUMENT = re.compile(r"\binput\[0\]")
-
-
-def retold(error: RosebedError, words: Callable[[str], str]) -> RosebedError:
-    """The same error with `words` made of its message and of what it is about."""
-    copied = copy(error)
-    copied.message = words(error.message)
-    copied.args = (copied.message,)
-    copied.param = error.param and words(error.param)
-    return copied
 
 
 def renamed(error: RosebedError, names: Mapping[str, str]) -> RosebedError:

@@ -6,9 +6,15 @@ from dataclasses import replace
 from rosebed.core.errors import RouteNotFound
 from rosebed.ivy.dialects import cohere, infinity, jina, openai, perplexity, tei, vllm, voyage
 from rosebed.ivy.dialects.base import BodyOperation, Parts
+from rosebed.ivy.dialects.cohere_rerank import CohereRerank
 from rosebed.ivy.dialects.deciding import ROOT, Row
+from rosebed.ivy.dialects.infinity_scoring import InfinityScoring
+from rosebed.ivy.dialects.jina_rerank import JinaRerank
 from rosebed.ivy.dialects.root import decided_resources
+from rosebed.ivy.dialects.tei_scoring import TeiScoring
 from rosebed.ivy.dialects.tei_tokens import TeiTokens
+from rosebed.ivy.dialects.vllm_scoring import VllmScoring
+from rosebed.ivy.dialects.voyage_rerank import VoyageRerank
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import ANY_METHOD, Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape
@@ -44,6 +50,12 @@ class Routes:
         self._tei_tokens = TeiTokens(parts)
         self._vllm = vllm.Vllm(parts)
         self._infinity = infinity.Infinity(parts)
+        self._voyage_rerank = VoyageRerank(parts)
+        self._jina_rerank = JinaRerank(parts)
+        self._cohere_rerank = CohereRerank(parts)
+        self._tei_scoring = TeiScoring(parts, self._tei)
+        self._vllm_scoring = VllmScoring(parts)
+        self._infinity_scoring = InfinityScoring(parts)
 
     def resources(self) -> list[Resource]:
         """All of them, the most asked first, what has no path of its own last."""
@@ -57,7 +69,8 @@ class Routes:
 
     def _operations(self) -> dict[str, BodyOperation]:
         """What the root decides about."""
-        dialects = (self._openai, self._perplexity, self._voyage, self._jina, self._tei, self._tei_tokens, self._vllm)
+        embedding = (self._openai, self._perplexity, self._voyage, self._jina, self._tei, self._tei_tokens, self._vllm)
+        dialects = (*embedding, self._voyage_rerank, self._tei_scoring, self._vllm_scoring)
         return {name: operation for dialect in dialects for name, operation in dialect.operations().items()}
 
     def _decided(self, row: Row) -> list[Resource]:
@@ -71,8 +84,11 @@ class Routes:
             *models,
             *self._tei.resources(),
             *self._tei_tokens.resources(),
+            *self._tei_scoring.resources(),
             *self._vllm.resources(),
+            *self._vllm_scoring.resources(),
             *self._cohere.resources(),
+            *self._cohere_rerank.resources(),
             *self._status.resources(openai.ERRORS),
         ]
 
@@ -81,16 +97,20 @@ class Routes:
         return [
             *_under("/openai/v1", self._openai.resources()),
             *_under("/perplexity", self._perplexity.resources()),
-            *_under("/voyage/v1", self._voyage.resources()),
-            *_under("/jina/v1", self._jina.resources()),
-            *_under("/cohere", self._cohere.resources()),
+            *_under("/voyage/v1", [*self._voyage.resources(), *self._voyage_rerank.resources()]),
+            *_under("/jina/v1", [*self._jina.resources(), *self._jina_rerank.resources()]),
+            *_under("/cohere", self._cohere_resources()),
             *_under("/tei", self._tei_resources()),
             *_under("/tei", health(("", "/", "/health", "/ping"), tei.ERRORS)),
             *_under("/vllm", self._vllm_resources()),
             *_under("/vllm", health(("/health", "/ping"), vllm.ERRORS)),
-            *_under("/infinity", self._infinity.resources()),
+            *_under("/infinity", [*self._infinity.resources(), *self._infinity_scoring.resources()]),
             *_under("/infinity", health(("/health",), infinity.ERRORS)),
         ]
+
+    def _cohere_resources(self) -> list[Resource]:
+        rerank = self._cohere_rerank
+        return [*self._cohere.resources(), *rerank.resources(), *rerank.own_resources()]
 
     def _tei_resources(self) -> list[Resource]:
         own_root = next(row for row in ROOT if "/invocations" in row.paths)
@@ -99,6 +119,8 @@ class Routes:
             *self._tei.openai_resources(),
             *self._tei_tokens.resources(),
             *self._tei_tokens.decided_resources(),
+            *self._tei_scoring.resources(),
+            *self._tei_scoring.own_resources(),
             # NOTE: huggingface_hub posts to the base URL itself.
             *self._decided(replace(own_root, paths=("", *own_root.paths))),
         ]
@@ -107,6 +129,8 @@ class Routes:
         return [
             *self._vllm.resources(),
             *self._vllm.own_resources(),
+            *self._vllm_scoring.resources(),
+            *self._vllm_scoring.own_resources(),
             *_under("/v1", self._openai.models(vllm.ERRORS)),
             self._cohere.embed_resource(vllm.ERRORS),
         ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rosebed.core.activations import Activation
 from rosebed.core.scores import Scale
 from rosebed.core.types import Float32Array, Lane
+from rosebed.ivy.request import Timings
 from rosebed.text.tokenized import Side
 
 
@@ -59,6 +60,7 @@ class ScoringAnswer:
     """Tokens computed, special tokens and prompts included: of each distinct text, or pair, once."""
     truncated_from: Mapping[int, int]
     """Document → tokens that it, or its pair, had, for those that were cut."""
+    timings: Timings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class ClassificationRequest:
     """One text or two each."""
     field: str = "inputs"
     """What the caller calls them."""
+    is_alone: bool = False
+    """Whether the only one came as itself, not in a list: it is `field` to the caller then, without an index."""
     model: str | None = None
     activation: Activation | None = None
     """None goes by the model's problem type: softmax over several labels, sigmoid where they do not exclude each other
@@ -78,6 +82,10 @@ class ClassificationRequest:
     side: Side = Side.RIGHT
     add_special_tokens: bool = True
     lane: Lane = Lane.ONLINE
+
+    def name(self, index: int) -> str:
+        """What the caller calls that input."""
+        return self.field if self.is_alone else f"{self.field}[{index}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,3 +98,12 @@ class ClassificationAnswer:
     model: str
     num_tokens: int
     """Tokens computed, special tokens included."""
+    truncated_from: Mapping[int, int]
+    """Input → tokens it had, for those that were cut."""
+    timings: Timings
+
+    def predictions(self, index: int) -> list[dict[str, float | str]]:
+        """Score and label of every label of one input, the highest score first, of equal ones the first label."""
+        scores = self.scores[index].tolist()
+        order = sorted(range(len(scores)), key=lambda label: -scores[label])
+        return [{"score": scores[label], "label": self.labels[label]} for label in order]

@@ -14,10 +14,10 @@ from rosebed.core.engine import EngineInfo
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import Float32Array, OutputKind
 from rosebed.core.types import Sequence as TokenSequence
-from rosebed.ivy.config import IvyConfig
+from rosebed.ivy.backend import Backend
+from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.scoring import ScoringService
-from rosebed.ivy.upstream.balancer import Balancer
 from rosebed.ivy.workload import Workload
 from rosebed.testing import FakeEngine, expected_rows, fake_sequence
 
@@ -65,19 +65,11 @@ async def scoring(
 ) -> AsyncGenerator[ScoringService]:
     """A service before one inference server."""
     async with running_tulip(engine) as tulip:
-        target = f"127.0.0.1:{tulip.port}"
-        directory = ModelDirectory(IvyConfig(tulips=(target,)))
-        balancer = Balancer((target,), directory.accept, on_retry=lambda: None)
-        running = asyncio.create_task(balancer.run())
+        config = ModelConfig(tulips=(f"127.0.0.1:{tulip.port}",), auto_truncate=auto_truncate)
+        backend = Backend(config, lambda _name, _number: None)
+        running = asyncio.create_task(backend.balancer.run())
         try:
-            yield ScoringService(
-                directory,
-                balancer,
-                lambda _name, _number: None,
-                Workload(),
-                max_inputs=max_inputs,
-                auto_truncate=auto_truncate,
-            )
+            yield ScoringService(ModelDirectory([backend]), Workload(), max_inputs=max_inputs)
         finally:
             running.cancel()
             await asyncio.wait([running])

@@ -14,6 +14,7 @@ from rosebed.core.activations import Activation
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import ConfigError, ContextLengthExceeded, InvalidInput, NonFiniteOutput, WrongModelKind
 from rosebed.core.scores import Scale, check_top_n, ranked
+from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.model import ServedModel
 from rosebed.ivy.scoring_request import ClassificationRequest, ScoringRequest
 from rosebed.testing import FakeEngine, Faults
@@ -231,7 +232,7 @@ async def test_classify_names_what_is_wrong(three: EngineInfo, info: EngineInfo)
 
 
 async def test_a_replica_that_embeds_is_none_of_a_scorer(one: EngineInfo, info: EngineInfo, folder: Path) -> None:
-    model = ServedModel.load(str(folder))
+    model = ServedModel.load(str(folder), ModelConfig(tulips=("127.0.0.1:1",)))
     with pytest.raises(ConfigError, match="give both the same --task"):
         model.check_replica(replace(one, outputs=info.outputs))
     model.check_replica(one)

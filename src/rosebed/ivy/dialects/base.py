@@ -17,6 +17,7 @@ from rosebed.ivy.http.intake import BodyIntake
 from rosebed.ivy.http.json_body import ReadBulk
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.retelling import renamed
+from rosebed.ivy.scoring import ScoringService
 from rosebed.ivy.workload import Workload
 
 
@@ -25,6 +26,7 @@ class Parts:
     """What every dialect of one worker works with."""
 
     service: EmbeddingService
+    scoring: ScoringService
     directory: ModelDirectory
     workload: Workload
     intake: BodyIntake

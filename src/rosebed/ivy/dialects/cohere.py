@@ -191,7 +191,7 @@ class Cohere:
         return Reply(
             200,
             b'{"embeddings":{%b},%b' % (b",".join(forms), orjson.dumps(rest)[1:]),
-            truncation_headers(answer),
+            truncation_headers(answer.truncated_from),
         )
 
 

@@ -85,8 +85,25 @@ ROOT = (
     ),
     Row(
         paths=("/", "/invocations"),
-        rules=(Rule(operation="tei.similarity", any_of=("inputs",), is_object=True),),
-        default="tei.embed",
+        rules=(
+            Rule(operation="tei.rerank", any_of=("texts",)),
+            Rule(operation="tei.similarity", any_of=("inputs",), is_object=True),
+        ),
+        default="tei.inputs",
+    ),
+    Row(
+        paths=("/v1/rerank",),
+        rules=(Rule(operation="voyage.rerank", any_of=("top_k", "truncation")),),
+        default="vllm.rerank",
+    ),
+    Row(
+        paths=("/rerank",),
+        rules=(
+            Rule(operation="tei.rerank", any_of=("texts",)),
+            Rule(operation="vllm.rerank", any_of=("documents",)),
+        ),
+        default="tei.rerank",
+        is_exclusive=True,
     ),
 )
 """All paths at the root that more than one operation answers."""

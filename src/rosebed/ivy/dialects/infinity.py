@@ -18,6 +18,7 @@ from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
 from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.reply import Reply
+from rosebed.ivy.model import ServedModel
 from rosebed.ivy.request import PLAIN, EmbeddingsRequest
 
 
@@ -106,7 +107,7 @@ class Infinity:
             "id": f"infinity-{call.request_id.decode()}",
             "created": int(time.time()),
         }
-        return Reply(200, listed(items, **rest), truncation_headers(answer))
+        return Reply(200, listed(items, **rest), truncation_headers(answer.truncated_from))
 
     async def list_models(self, _call: Call) -> Reply:
         models = [
@@ -117,12 +118,19 @@ class Infinity:
                 owned_by="infinity",
                 created=self._started,
                 backend="rosebed",
-                capabilities=["embed"],
+                capabilities=_capabilities(model),
             )
             for model in self._parts.directory.models
             for name in model.names
         ]
         return Reply(200, msgspec.json.encode(InfinityModels(models, "list")))
+
+
+def _capabilities(model: ServedModel) -> list[str]:
+    scorer = model.spec.scorer
+    if scorer is None:
+        return ["embed"]
+    return ["rerank", "classify"] if scorer.num_labels == 1 else ["classify"]
 
 
 def _item(index: int, value: Any) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class Jina:
             for index, vector in enumerate(await _vectors(body.types, answer))
         ]
         usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
-        return Reply(200, listed(items, model=answer.model, usage=usage), truncation_headers(answer))
+        return Reply(200, listed(items, model=answer.model, usage=usage), truncation_headers(answer.truncated_from))
 
     async def _embed(self, body: JinaEmbeddingsBody) -> EmbeddingsAnswer:
         try:

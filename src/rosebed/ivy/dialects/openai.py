@@ -231,13 +231,15 @@ async def embeddings_reply(body: EmbeddingsBody, answer: EmbeddingsAnswer) -> Re
         return made
 
     items = await json_items(answer, body.encoding, as_text=body.encoding_format == "base64", item=item)
-    return Reply(200, listed(items, model=answer.model, usage=_usage(answer)), truncation_headers(answer))
+    return Reply(
+        200, listed(items, model=answer.model, usage=_usage(answer)), truncation_headers(answer.truncated_from)
+    )
 
 
 async def _bytes_reply(body: EmbeddingsBody, answer: EmbeddingsAnswer) -> Reply:
     """All vectors end to end, and where each lies in vLLM's words."""
     items = await raw_items(answer, body.encoding)
-    headers = truncation_headers(answer)
+    headers = truncation_headers(answer.truncated_from)
     if body.encoding_format == "bytes":
         headers += ((b"metadata", _metadata(body, answer, len(items[0]))),)
     return Reply(200, b"".join(items), headers, content_type=b"application/octet-stream")

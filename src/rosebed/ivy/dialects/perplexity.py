@@ -142,7 +142,9 @@ class Perplexity:
             _refuse_empty(text, f"input[{index}]")
         answer = await self._parts.service.embed(self._request(body, texts=texts))
         items = await json_items(answer, _encoding(body.encoding_format), as_text=True, item=_item)
-        return Reply(200, listed(items, model=answer.model, usage=_usage(answer)), truncation_headers(answer))
+        return Reply(
+            200, listed(items, model=answer.model, usage=_usage(answer)), truncation_headers(answer.truncated_from)
+        )
 
     async def create_contextualized(self, _call: Call, raw: bytes) -> Reply:
         body: ContextualizedBody = await self._contextualized.read(raw)

@@ -23,10 +23,13 @@ from rosebed.core.errors import (
     Unavailable,
     WrongModelKind,
 )
+from rosebed.core.model_spec import ModelSpec
+from rosebed.core.retelling import retold
 from rosebed.core.version import __version__
 from rosebed.ivy.dialects.base import BodyOperation, Parts
 from rosebed.ivy.dialects.openai import EmbeddingsList, Input, says, texts_or_ids
-from rosebed.ivy.dialects.writing import array, grouped, json_items, listed, truncation_headers
+from rosebed.ivy.dialects.tei_headers import tei_headers
+from rosebed.ivy.dialects.writing import array, grouped, json_items, listed
 from rosebed.ivy.http.bulk import BulkInputs
 from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.endpoint import Operation, Resource
@@ -34,7 +37,6 @@ from rosebed.ivy.http.faults import ErrorShape, Fault
 from rosebed.ivy.http.intake import MAX_OPEN_BODIES
 from rosebed.ivy.http.reply import Headers, Reply
 from rosebed.ivy.request import PLAIN, EmbeddingsAnswer, EmbeddingsRequest, EmptyInput
-from rosebed.ivy.retelling import retold
 from rosebed.text.tokenizer import Side
 
 Direction = Literal["Left", "Right", "left", "right"]
@@ -112,10 +114,19 @@ class EmbeddingKind(msgspec.Struct):
     pooling: str
 
 
-class ModelKind(msgspec.Struct):
-    """What the model is for."""
+class LabelledKind(msgspec.Struct):
+    """The labels of a model that scores."""
 
-    embedding: EmbeddingKind
+    id2label: dict[str, str]
+    label2id: dict[str, int]
+
+
+class ModelKind(msgspec.Struct):
+    """What the model is for: one of these."""
+
+    embedding: EmbeddingKind | msgspec.UnsetType = msgspec.UNSET
+    reranker: LabelledKind | msgspec.UnsetType = msgspec.UNSET
+    classifier: LabelledKind | msgspec.UnsetType = msgspec.UNSET
 
 
 class TeiInfo(msgspec.Struct, omit_defaults=False):
@@ -276,7 +287,7 @@ class Tei:
                     model_id=model.names[0],
                     model_sha=None,
                     model_dtype=engine.dtype,
-                    model_type=ModelKind(EmbeddingKind(model.spec.pooling)),
+                    model_type=_kind_of(model.spec),
                     max_concurrent_requests=self._parts.num_workers * MAX_OPEN_BODIES,
                     max_input_length=model.tokenizer.max_length,
                     max_batch_tokens=engine.limits.tokens,
@@ -293,25 +304,9 @@ class Tei:
 
     def _headers(self, request: EmbeddingsRequest, answer: EmbeddingsAnswer, started_ns: int) -> Headers:
         """What the request took, times in ms."""
+        num_characters = sum(map(len, request.texts or request.token_ids))
         engine = self._parts.directory.engine(None)
-        device = engine.device.partition(":")[0].replace("cuda", "gpu+optimized")
-        timings = answer.timings
-        total_ms = _ms(time.perf_counter_ns() - started_ns)
-        return (
-            (b"x-compute-type", device.encode()),
-            (b"x-compute-time", total_ms),
-            (b"x-compute-characters", b"%d" % sum(map(len, request.texts or request.token_ids))),
-            (b"x-compute-tokens", b"%d" % answer.num_tokens),
-            (b"x-total-time", total_ms),
-            (b"x-tokenization-time", _ms(timings.tokenization_ns)),
-            (b"x-queue-time", _ms(timings.queue_ns)),
-            (b"x-inference-time", _ms(timings.compute_ns)),
-            *truncation_headers(answer),
-        )
-
-
-def _ms(duration_ns: int) -> bytes:
-    return b"%d" % round(duration_ns / 1e6)
+        return tei_headers(engine, answer, num_characters=num_characters, started_ns=started_ns)
 
 
 def _inputs(given: Input | None, name: str) -> dict[str, Any]:
@@ -320,6 +315,17 @@ def _inputs(given: Input | None, name: str) -> dict[str, Any]:
     for index, text in enumerate(texts):
         _refuse_empty(text, f"{name}[{index}]")
     return {"texts": texts, "token_ids": token_ids, "is_flat": is_flat}
+
+
+def _kind_of(spec: ModelSpec) -> ModelKind:
+    if spec.scorer is None:
+        return ModelKind(embedding=EmbeddingKind(spec.pooling))
+    labels = spec.scorer.labels
+    labelled = LabelledKind(
+        id2label={str(index): label for index, label in enumerate(labels)},
+        label2id={label: index for index, label in enumerate(labels)},
+    )
+    return ModelKind(reranker=labelled) if len(labels) == 1 else ModelKind(classifier=labelled)
 
 
 def _options(body: TeiEmbedBody | TeiEmbedAllBody | SimilarityParameters) -> dict[str, Any]:

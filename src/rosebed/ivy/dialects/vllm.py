@@ -183,7 +183,7 @@ class Vllm:
             "model": answer.model,
             "usage": {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens},
         }
-        return Reply(200, listed(data, **rest), truncation_headers(answer))
+        return Reply(200, listed(data, **rest), truncation_headers(answer.truncated_from))
 
     async def tokenize(self, _call: Call, raw: bytes) -> Reply:
         body: VllmTokenizeBody = await self._tokenize.read(raw)

@@ -157,7 +157,7 @@ class Voyage:
         answer = await self._parts.service.embed(request)
         items = await json_items(answer, request.encodings[0], as_text=body.encoding_format == "base64", item=_item)
         usage = {"total_tokens": answer.num_tokens}
-        return Reply(200, listed(items, model=answer.model, usage=usage), truncation_headers(answer))
+        return Reply(200, listed(items, model=answer.model, usage=usage), truncation_headers(answer.truncated_from))
 
     async def create_contextualized(self, _call: Call, raw: bytes) -> Reply:
         body: VoyageContextualizedBody = await self._contextualized.read(raw)

@@ -1,7 +1,7 @@
 """Vectors as JSON or bytes, giving way to other requests between slices. Knows no dialect."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -87,12 +87,12 @@ def listed(items: Sequence[bytes], **rest: Any) -> bytes:
     return b'{"object":"list","data":%b,%b' % (array(items), orjson.dumps(rest)[1:])
 
 
-def truncation_headers(answer: EmbeddingsAnswer) -> Headers:
-    """Which inputs were cut."""
-    if not answer.truncated_from:
+def truncation_headers(truncated_from: Mapping[int, int]) -> Headers:
+    """Which inputs were cut: the keys."""
+    if not truncated_from:
         return ()
-    named = islice(answer.truncated_from, MAX_NAMED_IN_HEADER)
+    named = islice(truncated_from, MAX_NAMED_IN_HEADER)
     return (
         (b"x-rosebed-truncated", ",".join(map(str, named)).encode()),
-        (b"x-rosebed-truncated-count", b"%d" % len(answer.truncated_from)),
+        (b"x-rosebed-truncated-count", b"%d" % len(truncated_from)),
     )

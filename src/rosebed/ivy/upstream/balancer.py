@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
+from rosebed.core.retelling import retold
 from rosebed.core.types import Float32Array, Lane, Sequence
-from rosebed.ivy.retelling import retold
 from rosebed.ivy.upstream.address import Address
 from rosebed.ivy.upstream.replica import Accept, Replica
 from rosebed.ivy.upstream.shares import MessageLimits, Share, split
