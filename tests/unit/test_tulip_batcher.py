@@ -140,6 +140,9 @@ def test_the_lane_of_the_next_batch() -> None:
     queue.take((Portion(bulk, 0, 1),), 150)
     assert next_lane(queue, 249, **wait) is Lane.ONLINE
     assert next_lane(queue, 250, **wait) is Lane.BULK
+    queue.end_bulk(240, elapsed_ns=90)  # three times as long is more than the wait
+    assert next_lane(queue, 509, **wait) is Lane.ONLINE
+    assert next_lane(queue, 510, **wait) is Lane.BULK
 
 
 @given(

@@ -1,6 +1,7 @@
 """The scheduler's decisions, one at a time."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tulip_machine import DIES, LIMITS, NON_FINITE, POISON, RAISES, RAISES_LATE, Machine
@@ -119,6 +120,21 @@ def test_bulk_gets_a_batch_after_its_wait_while_online_is_queued() -> None:
     lanes = [batch.lane for batch in machine.engine.batches]
     # Each step takes 1 ms and two are enqueued at once: bulk is due from the third millisecond on.
     assert lanes == [Lane.ONLINE] * 4 + [Lane.BULK] + [Lane.ONLINE] * 8
+
+
+@pytest.mark.parametrize("completion", Completion)
+def test_online_goes_first_too_where_a_step_takes_longer_than_bulk_waits(completion: Completion) -> None:
+    machine = Machine(completion=completion, config=TulipConfig(bulk_wait_s=0.0005))
+    machine.submit([[100] * 16] * 4, lane=Lane.BULK)
+    machine.scheduler.turn()
+    machine.submit([[i] * 16 for i in range(12)])
+    machine.run_dry()
+    lanes = [batch.lane for batch in machine.engine.batches]
+    first = lanes.index(Lane.ONLINE)
+    between = [index for index, lane in enumerate(lanes) if lane is Lane.BULK and index > first]
+    # Each step takes 1 ms, so that bulk rests for 3; what was enqueued ahead by then still runs.
+    assert all(later - earlier >= 4 for earlier, later in pairwise(between))
+    assert lanes[first : first + 3] == [Lane.ONLINE] * 3
 
 
 def test_a_full_bulk_batch_is_not_closed_early() -> None:

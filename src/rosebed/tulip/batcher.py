@@ -1,8 +1,8 @@
 """What runs next. Pure: looks at the queue and the time it is given, changes nothing.
 
 A batch is of one lane, since an engine may run the lanes on streams of different priority. Online goes first. Bulk
-never starves: once the oldest bulk request has waited `bulk_wait_ns` without any bulk batch being taken, the next batch
-is bulk's, whatever is queued online.
+never starves: once the oldest bulk request has waited for `bulk_wait_ns` (and `BULK_REST` times what the last bulk batch
+took) without any bulk batch running, the next batch is bulk's, whatever is queued online.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,10 @@ from rosebed.core.types import Lane
 from rosebed.tulip.cost import Cost
 from rosebed.tulip.queue import RequestQueue
 from rosebed.tulip.request import Portion, Portions, RequestState
+
+BULK_REST = 3
+"""While online work is queued, bulk waits for so many times what its last batch took: where a step lasts longer than
+`bulk_wait_ns`, as on a CPU, it would be due again whenever it ended."""
 
 
 class Selection(NamedTuple):
@@ -28,7 +32,8 @@ def next_lane(queue: RequestQueue, now_ns: int, *, bulk_wait_ns: int) -> Lane | 
     bulk = queue.head(Lane.BULK)
     if queue.head(Lane.ONLINE) is None:
         return None if bulk is None else Lane.BULK
-    if bulk is not None and now_ns - max(bulk.arrived_ns, queue.bulk_taken_ns) >= bulk_wait_ns:
+    wait_ns = max(bulk_wait_ns, BULK_REST * queue.bulk_step_ns)
+    if bulk is not None and now_ns - max(bulk.arrived_ns, queue.bulk_last_ns) >= wait_ns:
         return Lane.BULK
     return Lane.ONLINE
 

@@ -15,8 +15,10 @@ class RequestQueue:
         # NOTE: an OrderedDict, since a dict whose first keys were deleted is slow to iterate from its start.
         self._lines: dict[Lane, OrderedDict[RequestState, None]] = {lane: OrderedDict() for lane in Lane}
         self._backlogs = {lane: Cost() for lane in Lane}
-        self.bulk_taken_ns = 0
-        """When the latest bulk batch was taken."""
+        self.bulk_last_ns = 0
+        """When the latest bulk batch was taken or, since then, ended."""
+        self.bulk_step_ns = 0
+        """How long it kept the engine busy."""
 
     def backlog(self, lane: Lane) -> Cost:
         """What all queued sequences of `lane` cost."""
@@ -56,7 +58,11 @@ class RequestQueue:
             if portion.stop == len(state.sequences):
                 del self._lines[state.lane][state]
             if state.lane is Lane.BULK:
-                self.bulk_taken_ns = now_ns
+                self.bulk_last_ns = now_ns
+
+    def end_bulk(self, now_ns: int, elapsed_ns: int) -> None:
+        """A bulk batch has ended, which kept the engine busy for so long."""
+        self.bulk_last_ns, self.bulk_step_ns = now_ns, elapsed_ns
 
     def _change(self, lane: Lane, cost: Cost, *, sign: int) -> None:
         backlog = self._backlogs[lane]

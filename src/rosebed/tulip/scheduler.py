@@ -125,12 +125,20 @@ class Scheduler:
                     return
                 result = step.lazy.result()
             except Exception as error:
-                slot.end(self._clock())
+                self._end(slot, step)
                 self._recover(step.portions, error)
             else:
-                self._learn(step, slot.end(self._clock()))
+                self._learn(step, self._end(slot, step))
                 self._deliver(step.portions, result)
             step.lazy.release()
+
+    def _end(self, slot: Slot, step: Step) -> int:
+        """The slot's oldest step is over, one way or the other; returns how long the engine worked on it, in ns."""
+        now_ns = self._clock()
+        elapsed_ns = slot.end(now_ns)
+        if step.portions[0].state.lane is Lane.BULK:
+            self.queue.end_bulk(now_ns, elapsed_ns)
+        return elapsed_ns
 
     def _next_portions(self) -> Portions:
         """What to run now: a retry, else the next batch if it may be closed; empty for nothing."""
