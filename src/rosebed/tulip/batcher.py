@@ -1,8 +1,8 @@
 """What runs next. Pure: looks at the queue and the time it is given, changes nothing.
 
 A batch is of one lane, since an engine may run the lanes on streams of different priority. Online goes first. Bulk
-never starves: once the oldest bulk request has waited for `bulk_wait_ns` (and `BULK_REST` times what the last bulk batch
-took) without any bulk batch running, the next batch is bulk's, whatever is queued online.
+never starves: once the oldest bulk request has waited for `bulk_wait_ns`, and for `BULK_REST` times what the last bulk
+batch took, without any bulk batch running, the next batch is bulk's, whatever is queued online.
 """
 
 from typing import NamedTuple

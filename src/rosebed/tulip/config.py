@@ -30,8 +30,8 @@ class TulipConfig:
     max_unsent_bytes: int = 64 << 20
     """Finished answers waiting on a slow reader; over this, nothing more is read from its stream."""
     bulk_wait_s: float = 0.1
-    """Longest that queued bulk work goes without a batch while online work is queued, or three times what its last batch
-    took."""
+    """Longest that queued bulk work goes without a batch while online work is queued, or three times what its last
+    batch took."""
     stall_factor: float = 10.0
     """A step is overdue after this many times its predicted time …"""
     stall_floor_s: float = 2.0
