@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rose_checkpoints import make_sequence, pack, random_ids, relative_error
 
 from rosebed.rose.attention.base import AttentionSpec
-from rosebed.rose.attention.sdpa import SHORT, SdpaAttention, near_lengths
+from rosebed.rose.attention.sdpa import SHORT, SdpaAttention, equal_lengths
 
 MAX_LENGTH = 90
 HEAD_DIM = 16
@@ -85,11 +85,39 @@ def test_rows_of_no_sequence_are_zero() -> None:
     assert (out[3:] == 0).all()
 
 
-@given(lengths=st.lists(st.integers(1, 2 * SHORT), max_size=40))
-def test_groups_hold_each_short_sequence_once(lengths: list[int]) -> None:
-    groups = near_lengths(np.array(lengths, np.int32))
-    assert sorted(index for group in groups for index in group) == [i for i, n in enumerate(lengths) if n <= SHORT]
-    for group in groups:
-        members = [lengths[index] for index in group]
-        assert members == sorted(members, reverse=True)
-        assert members[0] <= 1.5 * members[-1]
+@given(lengths=st.lists(st.integers(1, 2 * SHORT), min_size=1, max_size=40))
+def test_groups_hold_each_sequence_once(lengths: list[int]) -> None:
+    cu_seqlens = np.cumsum([0, *lengths]).astype(np.int32)
+    owners = {int(start): length for start, length in zip(cu_seqlens, lengths, strict=False)}
+    attended: list[int] = []
+    for group in equal_lengths(cu_seqlens):
+        side_by_side = torch.arange(group.start, group.start + group.num_tokens)
+        rows = side_by_side if group.rows is None else group.rows
+        assert group.rows is None or (group.length <= SHORT and not torch.equal(rows, side_by_side))
+        for sequence in rows.view(group.num_sequences, group.length):
+            assert owners[int(sequence[0])] == group.length
+            assert torch.equal(sequence, sequence[0] + torch.arange(group.length))
+        attended += rows.tolist()
+    assert sorted(attended) == list(range(sum(lengths)))
+
+
+def test_neighbours_of_one_length_share_a_call() -> None:
+    groups = equal_lengths(np.array([0, 100, 200, 207, 307, 314], np.int32))
+    assert [(group.num_sequences, group.length, group.start) for group in groups] == [
+        (2, 7, 200),
+        (2, 100, 0),
+        (1, 100, 207),
+    ]
+    assert groups[0].rows is not None
+    assert groups[0].rows.tolist() == [*range(200, 207), *range(307, 314)]
+
+
+def test_a_bias_that_changes_between_layers_is_seen() -> None:
+    spec = SPECS[4]
+    attention = SdpaAttention(spec)
+    attention.plan(pack(make_sequence(random_ids(5))).layout)
+    q = torch.randn(5, spec.num_heads, HEAD_DIM)
+    biases = torch.randn(2, spec.num_heads, 2 * MAX_LENGTH - 1)
+    for bias in biases:
+        expected = attention_written_out(spec, q, q, q, bias)
+        assert relative_error(attention.forward(q, q, q, bias), expected) < 1e-5

@@ -9,8 +9,11 @@ from rosebed.core.extras import needs_extra
 
 def main() -> None:
     """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
-    # Threads that spin while they wait take cores from the gateway and the event loop. Read when torch is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Threads that spin as they wait take cores from the gateway and the event loop; those that sleep at once wake too
+    # late for a short text's next product. So they spin for some ten microseconds. Read when torch is imported.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # gRPC's event engine hands messages from thread to thread: with many cores a third of a millisecond a round trip.
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener,-event_engine_callback_cq")
     try:

@@ -21,6 +21,7 @@ from rosebed.rose.eager import EagerRunner
 from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
 from rosebed.rose.loader import LoadedModel, load_model
 from rosebed.rose.ops import onednn, reference
+from rosebed.rose.pages import keep_freed_memory
 
 MAX_IN_FLIGHT = 2
 """One step runs while the next is assembled."""
@@ -32,30 +33,41 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
     """Load `spec` on the CPU; `config` is resolved."""
     if config.attention not in ("auto", "sdpa"):
         raise ConfigError(f"--attention {config.attention!r} does not run on the CPU; sdpa does")
+    # NOTE: OpenMP keeps a team of threads for each thread that computes, and with more threads than cores they wait for
+    # one another asleep: a step of one short text then takes half as long again. So weights are loaded there, too.
+    executor = ThreadPoolExecutor(
+        max_workers=1, thread_name_prefix="rose-step", initializer=_set_num_threads, initargs=(config.num_threads,)
+    )
+    try:
+        loaded = executor.submit(_load, spec, config).result()
+    except BaseException:
+        executor.shutdown(wait=False)
+        raise
+    return CpuEngine(loaded, config, executor)
+
+
+def _load(spec: ModelSpec, config: EngineConfig) -> LoadedModel:
+    keep_freed_memory()
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
     ops = onednn if onednn.is_available() else reference
     loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=dtype)
     if ops is onednn:
         onednn.pack(loaded.model)
-    return CpuEngine(loaded, config)
+    return loaded
 
 
 class CpuEngine:
     """`Engine` on the CPU. `step` is called from one thread at a time."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+    def __init__(self, loaded: LoadedModel, config: EngineConfig, executor: ThreadPoolExecutor) -> None:
+        """Steps run on the one thread of `executor`, which is the engine's from now on."""
         limits = _limits(config.token_budget or TOKEN_BUDGET)
         self._info = loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT)
         attention = create_attention("sdpa", loaded.model.attention_spec)
         attention.allocate(self._info.limits)
         self._runner = EagerRunner(loaded, attention)
         self._arenas = ArenaRing(MAX_IN_FLIGHT)
-        self._executor = ThreadPoolExecutor(
-            max_workers=1,
-            thread_name_prefix="rose-step",
-            initializer=_set_num_threads,
-            initargs=(config.num_threads,),
-        )
+        self._executor = executor
 
     @property
     def info(self) -> EngineInfo:

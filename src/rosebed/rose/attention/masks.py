@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from rosebed.core.types import Int32Array
 from rosebed.rose.attention.base import AttentionSpec
 
 
@@ -19,12 +18,6 @@ def position_mask(length: int, spec: AttentionSpec, device: torch.device) -> Ten
     if spec.window is not None:
         hidden |= distance.abs() > spec.window
     return _minus_infinity_where(hidden)
-
-
-def padding_mask(lengths: Int32Array, device: torch.device) -> Tensor:
-    """float32[num_sequences, longest]: hides the keys behind each sequence's end."""
-    offsets = torch.arange(int(lengths.max()), device=device)
-    return _minus_infinity_where(offsets >= torch.from_numpy(lengths).to(device).unsqueeze(1))
 
 
 def relative_bias_matrix(relative_bias: Tensor, length: int) -> Tensor:

@@ -1,11 +1,11 @@
 """Attention in plain torch: runs anywhere, takes every spec, and is what the CPU uses.
 
-Sequences over `SHORT` tokens are attended to one by one, as views of the packed tensors: no padding, no copy. Shorter
-ones are gathered into groups of near lengths, since a call costs as much as they do; padding never leaves this file.
+Sequences of one length share a call, the others have one each; nothing is padded. Where they lie side by side they are
+read as views of the packed tensors; short ones that do not are gathered, since a call costs as much as they do.
 
-Measured (EPYC, 2 cores, float32, µs per layer at 12 heads of 32): 64 sequences of 4 to 12 tokens 1875 one by one, 1375
-in groups of equal length, 929 in groups of near length by products; 16 sequences of 5 to 128 tokens 1953, 2127, 1833;
-4 sequences of 200 to 500 tokens 10119 one by one, 15085 padded to one group. The QKV product takes 2126 at 517 tokens.
+Measured (EPYC, one thread, float32, µs per layer at 12 heads of 32): one sequence of 11 tokens 40; 16 of 11 tokens 641
+one by one, 367 in a call; 64 sequences of 4 to 12 tokens 2063 one by one, 1836 padded to near lengths with a mask, 1190
+by equal lengths; 12 of 40 to 60 tokens 1948, 2361 and 1978. The QKV product takes 4343 at 512 tokens.
 """
 
 from dataclasses import dataclass
@@ -18,132 +18,100 @@ from torch import Tensor
 from rosebed.core.engine import BatchLimits
 from rosebed.core.types import Int32Array, SequenceLayout
 from rosebed.rose.attention.base import AttentionSpec
-from rosebed.rose.attention.masks import padding_mask, position_mask, relative_bias_matrix
+from rosebed.rose.attention.masks import position_mask, relative_bias_matrix
 
 SHORT = 64
-"""Longest sequence, in tokens, that is attended to in a group."""
-GROUP_RATIO = 1.5
-"""A group's longest sequence is at most this many times its shortest."""
+"""Longest sequence, in tokens, that is gathered to share a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Short sequences padded to one length. Padding repeats a sequence's own last token, so no row sees another's."""
+    """Sequences of one length that share a call."""
 
-    rows: Tensor
-    """int64[num_sequences · max_seqlen]: where on the packed axis each padded row is read."""
-    valid: Tensor | None
-    """int64[sum of lengths]: which padded rows are real; None if all are."""
-    lengths: Int32Array
-    """int32[num_sequences], longest first."""
-
-    @property
-    def num_sequences(self) -> int:
-        return len(self.lengths)
+    num_sequences: int
+    length: int
+    start: int
+    """First row on the packed axis, if they lie side by side."""
+    rows: Tensor | None = None
+    """int64[num_sequences · length]: their rows on the packed axis, if they do not."""
 
     @property
-    def max_seqlen(self) -> int:
-        return int(self.lengths[0])
+    def num_tokens(self) -> int:
+        return self.num_sequences * self.length
 
 
 class SdpaAttention:
-    """`AttentionBackend` over torch.nn.functional.scaled_dot_product_attention and plain products."""
+    """`AttentionBackend` over torch.nn.functional.scaled_dot_product_attention."""
 
     def __init__(self, spec: AttentionSpec) -> None:
         self._spec = spec
-        self._alone: list[tuple[int, int]] = []  # [start, end) of each long sequence
         self._groups: list[Group] = []
+        self._masks: dict[int, Tensor | None] = {}  # by length, for all layers of a step
+        self._masks_of: Tensor | None = None  # the relative bias that is in them
 
     def allocate(self, limits: BatchLimits) -> None:
         """Nothing to reserve."""
 
     def plan(self, layout: SequenceLayout) -> None:
-        lengths = np.diff(layout.cu_seqlens)
-        self._alone = [
-            (int(layout.cu_seqlens[i]), int(layout.cu_seqlens[i + 1])) for i in np.flatnonzero(lengths > SHORT)
-        ]
-        self._groups = [_gather(layout.cu_seqlens, members) for members in near_lengths(lengths)]
+        self._groups = equal_lengths(layout.cu_seqlens)
+        self._masks.clear()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None = None) -> Tensor:
+        if relative_bias is not self._masks_of:
+            self._masks.clear()
+            self._masks_of = relative_bias
+        if len(self._groups) == 1 and self._groups[0].num_tokens == len(q):
+            return self._attend(self._groups[0], q, k, v)
         out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-        for start, end in self._alone:
-            out[start:end] = self._attend_alone(q[start:end], k[start:end], v[start:end], relative_bias)
         for group in self._groups:
-            self._attend_group(group, (q, k, v), relative_bias, out)
+            if group.rows is None:
+                rows = slice(group.start, group.start + group.num_tokens)
+                out[rows] = self._attend(group, q[rows], k[rows], v[rows])
+            else:
+                rows = group.rows.to(q.device)
+                gathered = (x.index_select(0, rows) for x in (q, k, v))
+                out.index_copy_(0, rows, self._attend(group, *gathered))
         return out
 
-    def _attend_alone(self, q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None) -> Tensor:
-        """[n, num_heads, head_dim] of one sequence of n tokens."""
-        mask = self._mask(len(q), relative_bias, like=q)
+    def _attend(self, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """[num_sequences · length, num_heads, head_dim] of the sequences of one group, end to end."""
+        mask = self._mask(group.length, like=q)
+        shape = (group.num_sequences, group.length, -1, self._spec.head_dim)
+        batched = (x.view(shape).transpose(1, 2) for x in (q, k, v))  # [num_sequences, heads, length, head_dim]
         is_causal = self._spec.causal and mask is None
-        batched = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))  # [1, heads, n, head_dim]
         out = F.scaled_dot_product_attention(*batched, attn_mask=mask, is_causal=is_causal, enable_gqa=True)
-        return out[0].transpose(0, 1)
+        return out.transpose(1, 2).reshape(q.shape)
 
-    def _mask(self, length: int, relative_bias: Tensor | None, *, like: Tensor) -> Tensor | None:
-        """What is added to the scores of one long sequence, broadcastable to [heads, n, n]; None if nothing, or if the
-        causal mask is all of it."""
-        if self._spec.window is None and relative_bias is None:
+    def _mask(self, length: int, *, like: Tensor) -> Tensor | None:
+        """What is added to the scores, broadcastable to [num_sequences, heads, length, length]; None if nothing, or if
+        the causal mask is all of it."""
+        if self._spec.window is None and self._masks_of is None:
             return None
-        mask = position_mask(length, self._spec, like.device)
-        if relative_bias is not None:
-            bias = relative_bias_matrix(relative_bias, length)
-            mask = bias if mask is None else bias + mask
-        assert mask is not None
-        return mask.to(like.dtype)
-
-    def _attend_group(
-        self, group: Group, qkv: tuple[Tensor, Tensor, Tensor], relative_bias: Tensor | None, out: Tensor
-    ) -> None:
-        num_kv_heads, head_dim = self._spec.num_kv_heads, self._spec.head_dim
-        rows = group.rows.to(out.device)
-        shape = (group.num_sequences, group.max_seqlen, num_kv_heads, -1, head_dim)
-        # [num_sequences, num_kv_heads, queries per key head (1 for k and v), max_seqlen, head_dim]
-        q, k, v = (x.index_select(0, rows).float().view(shape).permute(0, 2, 3, 1, 4) for x in qkv)
-        scores = (q.flatten(2, 3) @ k[:, :, 0].transpose(-1, -2)) * head_dim**-0.5
-        self._add_masks(scores.unflatten(2, (-1, group.max_seqlen)), group, relative_bias)
-        context = scores.softmax(-1) @ v[:, :, 0]
-        context = context.unflatten(2, (-1, group.max_seqlen)).permute(0, 3, 1, 2, 4).reshape(len(rows), *out.shape[1:])
-        if group.valid is not None:
-            valid = group.valid.to(out.device)
-            rows, context = rows[valid], context[valid]
-        out.index_copy_(0, rows, context.to(out.dtype))
-
-    def _add_masks(self, scores: Tensor, group: Group, relative_bias: Tensor | None) -> None:
-        """Onto scores [num_sequences, num_kv_heads, queries per key head, max_seqlen, max_seqlen], in place."""
-        if group.valid is not None:
-            scores += padding_mask(group.lengths, scores.device)[:, None, None, None, :]
-        mask = position_mask(group.max_seqlen, self._spec, scores.device)
-        if mask is not None:
-            scores += mask
-        if relative_bias is not None:
-            bias = relative_bias_matrix(relative_bias, group.max_seqlen)
-            scores += bias.unflatten(0, (self._spec.num_kv_heads, -1))
+        if length not in self._masks:
+            self._masks[length] = _make_mask(length, self._spec, self._masks_of, like)
+        return self._masks[length]
 
 
-def near_lengths(lengths: Int32Array) -> list[list[int]]:
-    """Indices of the sequences of at most `SHORT` tokens, grouped so that lengths differ by `GROUP_RATIO` at most."""
-    groups: list[list[int]] = []
-    longest = 0
-    for index in np.argsort(-lengths, kind="stable").tolist():
-        length = int(lengths[index])
-        if length > SHORT:
-            continue
-        if not groups or longest > length * GROUP_RATIO:
-            groups.append([])
-            longest = length
-        groups[-1].append(index)
+def _make_mask(length: int, spec: AttentionSpec, relative_bias: Tensor | None, like: Tensor) -> Tensor | None:
+    mask = position_mask(length, spec, like.device)
+    if relative_bias is not None:
+        bias = relative_bias_matrix(relative_bias, length).unsqueeze(0)
+        mask = bias if mask is None else bias + mask
+    return None if mask is None else mask.to(like.dtype)
+
+
+def equal_lengths(cu_seqlens: Int32Array) -> list[Group]:
+    """Every sequence of a batch, in groups of one length; those over `SHORT` tokens only with their neighbours."""
+    if len(cu_seqlens) == 2:
+        return [Group(1, int(cu_seqlens[1]), 0)]
+    starts, lengths = cu_seqlens[:-1], np.diff(cu_seqlens)
+    groups: list[Group] = []
+    for length in sorted(set(lengths.tolist())):
+        own = starts[lengths == length]
+        breaks = np.flatnonzero(np.diff(own) != length) + 1
+        if len(breaks) and length <= SHORT:
+            rows = (own[:, None] + np.arange(length)).ravel().astype(np.int64)
+            groups.append(Group(len(own), length, int(own[0]), torch.from_numpy(rows)))
+        else:
+            groups += [Group(len(run), length, int(run[0])) for run in np.split(own, breaks)]
     return groups
-
-
-def _gather(cu_seqlens: Int32Array, members: list[int]) -> Group:
-    starts = cu_seqlens[members]
-    lengths = cu_seqlens[np.add(members, 1)] - starts
-    offsets = np.arange(lengths[0])
-    rows = starts[:, None] + np.minimum(offsets, lengths[:, None] - 1)
-    valid = offsets < lengths[:, None]
-    return Group(
-        rows=torch.from_numpy(rows.ravel().astype(np.int64)),
-        valid=None if valid.all() else torch.from_numpy(np.flatnonzero(valid)),
-        lengths=lengths,
-    )

@@ -12,14 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rosebed.core.model_spec import Pooling
+from rosebed.rose.ops import reference
 from rosebed.rose.ops.base import Activation, LayerNormWeights
-from rosebed.rose.ops.reference import (
-    embed_layer_norm,
-    finalize_dense,
-    pool,
-    qk_norm_rope,
-    rms_norm,
-)
+from rosebed.rose.ops.reference import MIN_NORM, embed_layer_norm, qk_norm_rope, rms_norm
+from rosebed.rose.pages import use_huge_pages
 
 __all__ = [
     "embed_layer_norm",
@@ -36,9 +33,8 @@ __all__ = [
     "rms_norm",
 ]
 
-# NOTE: not documented, but what torch.compile emits for the CPU since torch 2.0.
-_OPERATION = "_linear_pointwise"
-_REORDER = "_reorder_linear_weight"
+FEW_SPANS = 4
+"""Up to so many means are taken one by one: each is a call, the others' way is some twenty for any number."""
 
 _FUSED = {
     Activation.GELU: ("gelu", "none"),
@@ -49,19 +45,34 @@ _FUSED = {
 """Activation → the operation's name for it, and which of its algorithms."""
 
 
+def _found(name: str, overload: str) -> Callable[..., Tensor] | None:
+    # NOTE: not documented, but what torch.compile emits since torch 2.0. By overload, calls take half as long.
+    return getattr(getattr(torch.ops.mkldnn, name, None), overload, None)
+
+
+_PRODUCT = _found("_linear_pointwise", "default")
+_PRODUCT_AND_SUM = _found("_linear_pointwise", "binary")
+_REORDER = _found("_reorder_linear_weight", "default")
+_ADDRESS = cast("Callable[[Tensor], int] | None", _found("data_ptr", "default"))
+
+
 def is_available() -> bool:
     """Whether this build of torch has oneDNN, on this processor."""
-    return torch.backends.mkldnn.is_available() and all(
-        hasattr(torch.ops.mkldnn, name) for name in (_OPERATION, _REORDER)
-    )
+    return torch.backends.mkldnn.is_available() and None not in (_PRODUCT, _PRODUCT_AND_SUM, _REORDER)
 
 
 def pack(model: nn.Module) -> None:
     """Lay out the weight of each nn.Linear as oneDNN's products want it. Nothing but this file can use it then."""
-    reorder = cast(Callable[[Tensor], Tensor], getattr(torch.ops.mkldnn, _REORDER))
+    assert _REORDER is not None
+    blocks: list[tuple[int, int]] = []
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            module.weight = nn.Parameter(reorder(module.weight.detach()), requires_grad=False)
+            num_bytes = module.weight.nbytes
+            packed = _REORDER(module.weight.detach())
+            module.weight = nn.Parameter(packed, requires_grad=False)
+            if _ADDRESS is not None:
+                blocks.append((_ADDRESS(packed), num_bytes))
+    use_huge_pages(blocks)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -69,7 +80,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def linear_add_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, norm: LayerNormWeights) -> Tensor:
-    return F.layer_norm(_sum(x, weight, bias, residual), norm.weight.shape, norm.weight, norm.bias, norm.eps)
+    scale = norm.weight
+    return torch.layer_norm(_sum(x, weight, bias, residual), scale.shape, scale, norm.bias, norm.eps)
 
 
 def linear_add_rms_norm(
@@ -88,12 +100,26 @@ def linear_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
     return F.silu(gate).mul_(up)
 
 
+def pool(hidden_states: Tensor, spans: Tensor, mode: Pooling) -> Tensor:
+    if mode is not Pooling.MEAN or len(spans) > FEW_SPANS:
+        return reference.pool(hidden_states, spans, mode)
+    # torch adds a column in pieces, too.
+    return torch.stack([hidden_states[start:end].mean(0, dtype=torch.float32) for start, end in spans.tolist()])
+
+
+def finalize_dense(vectors: Tensor, dimensions: Tensor, normalize: Tensor) -> tuple[Tensor, Tensor]:
+    if int(dimensions.min()) < vectors.shape[1] or not bool(normalize.all()):
+        return reference.finalize_dense(vectors, dimensions, normalize)
+    norms = torch.linalg.vector_norm(vectors, dim=1)
+    return vectors / norms.clamp_min(MIN_NORM).unsqueeze(1), norms.isfinite()
+
+
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, function: str, algorithm: str) -> Tensor:
-    operation = cast(Callable[..., Tensor], getattr(torch.ops.mkldnn, _OPERATION))
-    return operation(x, weight, bias, function, [], algorithm)
+    assert _PRODUCT is not None
+    return _PRODUCT(x, weight, bias, function, [], algorithm)
 
 
 def _sum(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
     """x W^T + bias + residual"""
-    operation = cast(Callable[..., Tensor], getattr(torch.ops.mkldnn, _OPERATION).binary)
-    return operation(x, residual, weight, bias, "add")
+    assert _PRODUCT_AND_SUM is not None
+    return _PRODUCT_AND_SUM(x, residual, weight, bias, "add")
