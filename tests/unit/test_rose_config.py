@@ -18,6 +18,7 @@ from rosebed.rose.config import EngineConfig, check_config, resolve_config
         ("cpu", "bfloat16", False, ("cpu", "bfloat16")),
         ("cuda:1", "float16", True, ("cuda:1", "float16")),
         ("auto", "float8", True, ("cuda", "float8")),
+        ("auto", "int8", False, ("cpu", "int8")),
     ],
 )
 def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]) -> None:
@@ -38,9 +39,10 @@ def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]
             EngineConfig(device="cpu", dtype="float8"),
             "--dtype float8 is not served on the CPU: take bfloat16 or float32",
         ),
+        (EngineConfig(dtype="int8"), "--dtype int8 is not served on a GPU: take float8 or bfloat16"),
         (EngineConfig(graph_memory_mb=0), "--graph-memory-mb should be at least 1, not 0"),
         (EngineConfig(tune_table=3), "--tune-table should be str, not 3"),  # pyright: ignore[reportArgumentType]
-        (EngineConfig(dtype="fp16"), "--dtype should be auto, .* or float8, not 'fp16'"),  # pyright: ignore[reportArgumentType]
+        (EngineConfig(dtype="fp16"), "--dtype should be auto, .* or int8, not 'fp16'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(graphs="none"), "--graphs should be full, lazy or off, not 'none'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(num_threads="4"), "--num-threads should be int, not '4'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(device=0), "--device should be str, not 0"),  # pyright: ignore[reportArgumentType]

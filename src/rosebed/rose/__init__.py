@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from rosebed.core.engine import Engine
 from rosebed.core.model_spec import ModelSpec
 from rosebed.rose.config import EngineConfig, resolve_config
+from rosebed.rose.cpu_dtype import default_dtype
 
 ENGINES = {
     "cpu": "rosebed.rose.cpu_engine:load_cpu_engine",
@@ -25,6 +26,8 @@ def load_engine(spec: ModelSpec, config: EngineConfig = EngineConfig()) -> Engin
     """Load the model of `spec` and make it ready to step. A `SetupError` says what cannot be served, and why."""
     import torch
 
-    resolved = resolve_config(config, spec.model_type, has_cuda=torch.cuda.is_available())
+    resolved = resolve_config(
+        config, spec.model_type, has_cuda=torch.cuda.is_available(), cpu_dtype=lambda: default_dtype(spec)
+    )
     module, _, function = ENGINES[resolved.device.partition(":")[0]].partition(":")
     return cast(_EngineLoader, getattr(import_module(module), function))(spec, resolved)

@@ -1,11 +1,12 @@
 """Settings of the engine, and what their `auto` means on a machine. Imports no torch, so that `--help` is quick."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from rosebed.core.errors import ConfigError
 
-DtypeName = Literal["auto", "float32", "bfloat16", "float16", "float8"]
+DtypeName = Literal["auto", "float32", "bfloat16", "float16", "float8", "int8"]
 GraphPolicy = Literal["full", "lazy", "off"]
 ATTENTION_BACKENDS = ("sdpa", "triton", "torch-varlen", "flashinfer-fa2", "flashinfer-fa3", "fa3", "fa4")
 """The first runs on the CPU, the others on GPUs."""
@@ -29,8 +30,10 @@ class EngineConfig:
     device: str = "auto"
     """cpu, cuda, or cuda:N; auto takes the first GPU, else the CPU."""
     dtype: DtypeName = "auto"
-    """Type of weights and hidden states; auto is float32 on the CPU and bfloat16 on a GPU. float8 is of products alone,
-    on a GPU that has it, and bfloat16 of the rest; it costs accuracy, which `rosebed verify` shows."""
+    """Type of weights and hidden states; auto is bfloat16 on a GPU, and on a CPU float32, but for models that
+    `rosebed verify --dtype bfloat16` has passed on a CPU with AMX. float8 is of products alone, on a GPU that has it,
+    and bfloat16 of the rest; int8 is of products alone, on a CPU, and float32 of the rest. Both cost accuracy, which
+    `rosebed verify` shows."""
     attention: str = "auto"
     """Name of the attention backend: sdpa on the CPU; triton, torch-varlen, flashinfer-fa2, flashinfer-fa3, fa3 or fa4
     on a GPU. auto takes what was measured to be fastest."""
@@ -55,8 +58,13 @@ class EngineConfig:
     """CPU threads that one step uses; none leaves torch's own choice, one per core."""
 
 
-def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> EngineConfig:
-    """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag."""
+def resolve_config(
+    config: EngineConfig, model_type: str, *, has_cuda: bool, cpu_dtype: Callable[[], DtypeName] = lambda: "float32"
+) -> EngineConfig:
+    """`config` with device and dtype decided. ConfigError for a value that is wrong here, naming its flag.
+
+    `cpu_dtype` is asked what `auto` means on the CPU.
+    """
     check_config(config)
     device = ("cuda" if has_cuda else "cpu") if config.device == "auto" else config.device
     kind = device.partition(":")[0]
@@ -64,12 +72,14 @@ def resolve_config(config: EngineConfig, model_type: str, *, has_cuda: bool) -> 
         raise ConfigError(f"--device {config.device}: torch sees no CUDA device here")
     dtype: DtypeName = config.dtype
     if dtype == "auto":
-        dtype = "float32" if kind == "cpu" else "bfloat16"
+        dtype = cpu_dtype() if kind == "cpu" else "bfloat16"
     if dtype == "float16" and (kind == "cpu" or model_type in _OVERFLOWS_FLOAT16):
         where = "the CPU" if kind == "cpu" else f"{model_type}, which overflows it"
         raise ConfigError(f"--dtype float16 is not served on {where}: take bfloat16 or float32")
     if dtype == "float8" and kind == "cpu":
         raise ConfigError("--dtype float8 is not served on the CPU: take bfloat16 or float32")
+    if dtype == "int8" and kind == "cuda":
+        raise ConfigError("--dtype int8 is not served on a GPU: take float8 or bfloat16")
     return replace(config, device=device, dtype=dtype)
 
 

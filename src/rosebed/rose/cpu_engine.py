@@ -4,10 +4,13 @@ torch releases the interpreter while it computes, so the caller's loop goes on. 
 """
 
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import nn
 
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.engine_statistics import EngineStatistics
@@ -16,17 +19,25 @@ from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, StepResult
 from rosebed.core.types import Batch, Sequence, whole_span
 from rosebed.rose.attention.registry import create_attention
-from rosebed.rose.config import EngineConfig
+from rosebed.rose.config import DtypeName, EngineConfig
 from rosebed.rose.eager import EagerRunner
 from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
 from rosebed.rose.loader import LoadedModel, load_model
-from rosebed.rose.ops import onednn, reference
+from rosebed.rose.ops import int8, onednn, reference
+from rosebed.rose.ops.base import Ops
 from rosebed.rose.pages import keep_freed_memory
 
 MAX_IN_FLIGHT = 2
 """One step runs while the next is assembled."""
 TOKEN_BUDGET = 1024
 MAX_OUTPUT_BYTES = 64 << 20
+
+_DTYPES: Mapping[DtypeName, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "int8": torch.float32,
+}
+"""Of everything but the weights of products, which int8 alone rounds further."""
 
 
 def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
@@ -48,12 +59,19 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
 
 def _load(spec: ModelSpec, config: EngineConfig) -> LoadedModel:
     keep_freed_memory()
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
-    ops = onednn if onednn.is_available() else reference
-    loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=dtype)
-    if ops is onednn:
-        onednn.pack(loaded.model)
+    ops, pack = _operations(config.dtype)
+    loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=_DTYPES[config.dtype])
+    pack(loaded.model)
     return loaded
+
+
+def _operations(dtype: DtypeName) -> tuple[Ops, Callable[[nn.Module], None]]:
+    """What the model computes with, and what its weights are made ready by."""
+    if dtype == "int8":
+        if not int8.is_available():
+            raise ConfigError("--dtype int8: this build of torch has no quantized products for this processor")
+        return int8, int8.pack
+    return (onednn, onednn.pack) if onednn.is_available() else (reference, lambda _: None)
 
 
 class CpuEngine:
@@ -62,7 +80,7 @@ class CpuEngine:
     def __init__(self, loaded: LoadedModel, config: EngineConfig, executor: ThreadPoolExecutor) -> None:
         """Steps run on the one thread of `executor`, which is the engine's from now on."""
         limits = _limits(config.token_budget or TOKEN_BUDGET)
-        self._info = loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT)
+        self._info = replace(loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT), dtype=config.dtype)
         attention = create_attention("sdpa", loaded.model.attention_spec)
         attention.allocate(self._info.limits)
         self._runner = EagerRunner(loaded, attention)

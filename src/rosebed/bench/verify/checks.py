@@ -21,6 +21,9 @@ with needs_extra("rosebed verify", "serve"):
     from rosebed.text.prompts import resolve_prompt
     from rosebed.text.tokenizer import TextTokenizer, TokenizeOptions
 
+LEAST_COSINE = "cosine, least"
+"""Name of a check."""
+
 Watch = Callable[[str], None]
 """Is told what is being done."""
 
@@ -68,6 +71,11 @@ class VerifyReport:
     @property
     def passed(self) -> bool:
         return all(check.passed for check in self.checks)
+
+    @property
+    def least_cosine(self) -> float:
+        """Of a vector to the reference's; of vectors alone."""
+        return next(check.value for check in self.checks if check.name == LEAST_COSINE)
 
 
 def verify(
@@ -123,7 +131,7 @@ def check_vectors(vectors: Vectors, expected: Float32Array, tolerance: float) ->
     neighbours = compare_neighbours(vectors.together, expected, tolerance)
     alone, shuffled = (_largest(vectors.together, others) for others in (vectors.alone, vectors.shuffled))
     return (
-        Check(name="cosine, least", value=1 - float(distances.max()), limit=1 - tolerance, at_least=True),
+        Check(name=LEAST_COSINE, value=1 - float(distances.max()), limit=1 - tolerance, at_least=True),
         Check(name="cosine, mean", value=1 - float(distances.mean())),
         Check(name="relative error, largest", value=error, limit=sqrt(2 * tolerance)),
         Check(name="top-10 neighbours that agree", value=neighbours.agreement),

@@ -11,7 +11,7 @@ NEIGHBOURS = 10
 TIES = 10.0
 """Similarities closer than this many tolerances are ties: which of them is the nearer neighbour means nothing."""
 
-TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-3, "float16": 1e-3, "float8": 1e-2}
+TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-3, "float16": 1e-3, "float8": 1e-2, "int8": 1e-2}
 """Cosine distance that a vector may have from the reference's, by compute type. What float8 really costs depends on the
 model: the report shows it."""
 
