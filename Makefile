@@ -67,9 +67,17 @@ docs: install ## Write the generated reference pages
 proto: install ## Generate the protocol's Python modules
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/rosebed/proto/rosebed.proto
 
-bench-cpu: install $(PEERS)/.installed ## Measure against peers on this CPU (ten minutes)
+bench-cpu: install $(PEERS)/.installed $(PEERS)/all-mpnet-base-v2 ## Measure against peers on this CPU (half an hour)
 	$(BIN)/python bench/peers/cpu.py --peers $(PEERS) --out bench/results/cpu.jsonl
 	$(BIN)/python bench/tables.py bench/results/cpu.jsonl
+	rm -f bench/results/cpu-corpus.jsonl
+	$(BIN)/python bench/peers/corpus.py $(PEERS)/all-MiniLM-L6-v2
+	$(BIN)/python bench/peers/corpus.py $(PEERS)/all-mpnet-base-v2 --texts 32 --max-length 384
+	$(BIN)/python bench/tables.py bench/results/cpu-corpus.jsonl
+
+$(PEERS)/all-mpnet-base-v2: $(ASSETS)/.fetched
+	mkdir -p $(PEERS)
+	PYTHONPATH=tests/parity $(BIN)/python -c 'import pathlib, rose_assets; rose_assets.mpnet(pathlib.Path("$(PEERS)"))'
 
 $(PEERS)/.installed: $(wildcard bench/peers/requirements/*.txt) Makefile
 	for peer in infinity onnxruntime sentence-transformers; do \

@@ -9,13 +9,7 @@ from rosebed.core.extras import needs_extra
 
 def main() -> None:
     """Entry point of `rosebed`. A deliberate error is one line and exit code 2 (found before serving) or 1."""
-    # Threads that spin as they wait take cores from the gateway and the event loop; those that sleep at once wake too
-    # late for a short text's next product. So they spin for some ten microseconds. Read when torch is imported.
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # gRPC's event engine hands messages from thread to thread: with many cores a third of a millisecond a round trip.
-    os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener,-event_engine_callback_cq")
+    set_environment()
     try:
         with needs_extra("the command line", "serve"):
             from rosebed.cli.app import app
@@ -24,3 +18,14 @@ def main() -> None:
     except RosebedError as error:
         print(f"Error: {error.message}", file=sys.stderr)
         sys.exit(2 if isinstance(error, SetupError) else 1)
+
+
+def set_environment() -> None:
+    """What libraries read when they are imported, but for what the user has set."""
+    # Threads that spin as they wait take cores from the gateway and the event loop; those that sleep at once wake too
+    # late for a short text's next product. So they spin for some ten microseconds. Read when torch is imported.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # gRPC's event engine hands messages from thread to thread: with many cores a third of a millisecond a round trip.
+    os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener,-event_engine_callback_cq")
