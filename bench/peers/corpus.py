@@ -78,9 +78,9 @@ class Comparison:
     def run(self, libraries: Sequence[Library], rounds: int) -> None:
         sizes = {library.name: library.best_batch_size(self.texts) for library in libraries}
         for number in range(rounds):
-            for label, scenario, texts, at_once in self._cases():
+            for label, scenario, texts, at_once, arrived in self._cases():
                 for library in libraries:
-                    size = at_once if at_once in ARRIVED else sizes[library.name]
+                    size = at_once if arrived else sizes[library.name]
                     before = Ticks.now()
                     taken = library.seconds(texts, at_once=at_once, batch_size=size)
                     # What others use of processors that these threads leave idle does them no harm.
@@ -95,12 +95,13 @@ class Comparison:
                         file.write(json.dumps(line) + "\n")
                     print(number, library.name, label, case["latency_ms"], f"others {others:.0%}", flush=True)
 
-    def _cases(self) -> list[tuple[str, str, Sequence[str], int]]:
+    def _cases(self) -> list[tuple[str, str, Sequence[str], int, bool]]:
+        """Label, scenario, texts, how many share a call, and whether those are one batch, as they arrived."""
         lengths = f"{len(self.texts)} of mixed lengths"
         return [
-            (f"corpus, {lengths}, sorted", "throughput", self.texts, len(self.texts)),
-            *((f"arrivals in order, {count} at a time", "throughput", self.texts, count) for count in ARRIVED),
-            ("one short text", "latency", [SHORT_TEXT] * SHORT_CALLS, 1),
+            (f"corpus, {lengths}, sorted", "throughput", self.texts, len(self.texts), False),
+            *((f"arrivals in order, {count} at a time", "throughput", self.texts, count, True) for count in ARRIVED),
+            ("one short text", "latency", [SHORT_TEXT] * SHORT_CALLS, 1, False),
         ]
 
     def _case(self, label: str, taken: Sequence[float], num_texts: int) -> dict[str, Any]:

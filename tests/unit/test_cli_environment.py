@@ -6,7 +6,7 @@ import pytest
 
 from rosebed.cli import set_environment
 
-NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "GRPC_EXPERIMENTS")
+NAMES = ("OMP_WAIT_POLICY", "GRPC_EXPERIMENTS")
 
 
 def environment_after(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
@@ -15,18 +15,13 @@ def environment_after(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
     return {name: os.environ[name] for name in NAMES if name in os.environ}
 
 
-def test_threads_spin_for_a_moment_then_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_wait_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment_after({}, monkeypatch) == {
         "OMP_WAIT_POLICY": "PASSIVE",
-        "GOMP_SPINCOUNT": "1000",
         "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener,-event_engine_callback_cq",
     }
 
 
-def test_a_policy_of_the_user_s_decides_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_s_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"OMP_WAIT_POLICY": "ACTIVE", "GRPC_EXPERIMENTS": ""}
     assert environment_after(given, monkeypatch) == given
-
-
-def test_a_count_of_the_user_s_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environment_after({"GOMP_SPINCOUNT": "7"}, monkeypatch)["GOMP_SPINCOUNT"] == "7"

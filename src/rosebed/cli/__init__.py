@@ -22,10 +22,7 @@ def main() -> None:
 
 def set_environment() -> None:
     """What libraries read when they are imported, but for what the user has set."""
-    # Threads that spin as they wait take cores from the gateway and the event loop; those that sleep at once wake too
-    # late for a short text's next product. So they spin for some ten microseconds. Read when torch is imported.
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # Threads that spin while they wait take cores from the gateway and the event loop. Read when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # gRPC's event engine hands messages from thread to thread: with many cores a third of a millisecond a round trip.
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener,-event_engine_callback_cq")
