@@ -44,7 +44,7 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
     """Load `spec` on the CPU; `config` is resolved."""
     if config.attention not in ("auto", "sdpa"):
         raise ConfigError(f"--attention {config.attention!r} does not run on the CPU; sdpa does")
-    # NOTE: OpenMP keeps a team of threads for each thread that computes. Where there was a second one, of the thread that
+    # NOTE: OpenMP keeps a team of threads for each thread that computes. Where there was a second, of the thread that
     # loaded, steps of one short text took nearly twice as long. So weights are loaded on the thread that steps.
     executor = ThreadPoolExecutor(
         max_workers=1, thread_name_prefix="rose-step", initializer=_set_num_threads, initargs=(config.num_threads,)
