@@ -91,7 +91,8 @@ class Workers:
                 loop = asyncio.get_running_loop()
                 order = msgspec.msgpack.encode(self._order)
                 await loop.sock_sendall(ours, ORDER_LENGTH.pack(len(order)) + order)
-                self._have_served |= await loop.sock_recv(ours, len(UP)) == UP
+                if await loop.sock_recv(ours, len(UP)) == UP:
+                    self._have_served = True
             exit_code = await process.wait()
         del self._running[place]
         return exit_code
