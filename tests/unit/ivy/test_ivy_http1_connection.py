@@ -273,6 +273,22 @@ async def test_one_connection_too_many_is_told_so(echo: Echo) -> None:
         first.close()
 
 
+async def test_one_that_comes_while_others_end_is_told_why_it_is_refused(echo: Echo) -> None:
+    async with listening(echo) as (connections, port):
+        busy = await Line.to(port, SLOW)
+        await until(lambda: echo.begun)
+        draining = asyncio.create_task(connections.drain())
+        await until(lambda: connections.is_draining)
+        late = await Line.to(port)
+        answer = await late.answer()
+        assert (answer.status, answer.headers[b"retry-after"], answer.closes) == (503, b"1", True)
+        assert json.loads(answer.body)["error"]["message"] == "this server is shutting down"
+        assert await late.is_closed()
+        echo.go.set()
+        assert (await busy.answer()).body == b"GET /slow "
+        await draining
+
+
 async def test_draining_answers_what_was_asked_and_closes(echo: Echo) -> None:
     async with listening(echo) as (connections, port):
         idle, busy = await Line.to(port), await Line.to(port, SLOW + GET % b"/ahead")

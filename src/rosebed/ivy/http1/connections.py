@@ -2,6 +2,7 @@
 
 import asyncio
 
+from rosebed.core.errors import RosebedError, Unavailable
 from rosebed.ivy.http1.access_log import AccessLog
 from rosebed.ivy.http1.answers import Clock
 from rosebed.ivy.http1.connection import Answerer, Connection
@@ -11,6 +12,13 @@ LOOK_S = 1.0
 """How exact connections' times are."""
 LOOKED_AT_ONCE = 500
 """Between so many connections, requests get their turn."""
+
+
+class _LateConnection(Connection):
+    """One that comes when the others are ending: all that it is told is why it is refused."""
+
+    def _write_refusal(self, error: RosebedError) -> None:  # noqa: ARG002 - that it is one too many
+        super()._write_refusal(Unavailable("this server is shutting down"))
 
 
 class Connections:
@@ -36,14 +44,14 @@ class Connections:
         self._all_closed = asyncio.Event()
 
     def __call__(self) -> Connection:
-        return Connection(self)
+        return _LateConnection(self) if self.is_draining else Connection(self)
 
     def __len__(self) -> int:
         """Open connections."""
         return len(self._open)
 
     def add(self, connection: Connection) -> bool:
-        """It is open; False if it is one too many."""
+        """It is open; False if it is one too many, or too late."""
         if len(self._open) >= self.limits.max_connections or self.is_draining:
             return False
         self._open.add(connection)
