@@ -103,6 +103,15 @@ def test_a_stale_unix_socket_is_replaced(tmp_path: Path) -> None:
         assert is_answered(str(path))
 
 
+def test_a_link_to_nothing_is_said_to_be_one(tmp_path: Path) -> None:
+    path, target = tmp_path / "ivy.sock", tmp_path / "gone.sock"
+    path.symlink_to(target)
+    says = f"--uds {path}: a link is there, to {target}, where nothing is"
+    with pytest.raises(ConfigError, match=says), unix_listener(str(path)):
+        pass
+    assert path.is_symlink()
+
+
 def test_a_unix_socket_that_another_has_replaced_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "ivy.sock"
     with unix_listener(str(path)):

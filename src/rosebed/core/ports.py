@@ -98,6 +98,8 @@ def _remove_stale(file: Path) -> None:
     try:
         mode = file.stat().st_mode
     except FileNotFoundError:
+        if file.is_symlink():
+            raise ConfigError(f"--uds {file}: a link is there, to {file.readlink()}, where nothing is") from None
         return
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"--uds {file}: what is there is no socket")
