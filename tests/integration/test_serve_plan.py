@@ -212,13 +212,16 @@ def models_file(folder: Path) -> str:
         ([MINILM, "--replicas", "0"], "--replicas should lie in"),
         ([MINILM, "--device", "cuda:0", "--devices", "cuda:1"], "--device and --devices: say one of them"),
         ([MINILM, "--devices", "cuda:1,cuda:1"], "--devices names one twice"),
-        ([MINILM, "--devices", "cuda:1,tpu"], "--device should be auto, cpu, cuda or cuda:N, not 'tpu'"),
-        ([MINILM, MINILM], "2 models are called 'model'"),
+        ([MINILM, "--devices", "cuda:1,tpu"], "--devices should be auto, cpu, cuda or cuda:N, not 'tpu'"),
+        (
+            [MINILM, f"{MINILM}/."],
+            f"MODEL {MINILM} and MODEL {MINILM}/. are both called 'model': NAME=MODEL tells them apart",
+        ),
         ([f"a={MINILM}", f"b={MINILM}", "--served-model-name", "c"], "--served-model-name is of one model"),
         ([MINILM, "--dimensions", "7"], "--dimensions: dimensions is 7, but this model was not trained"),
         ([MINILM, "--default-prompt-name", "x"], "--default-prompt-name x is unknown"),
         ([MINILM, "--config", "FILE"], "and [[models]] in the config file: say one of them"),
-        (["--config", "FILE"], "models[0] in the config file: model should say which one it is"),
+        (["--config", "FILE"], "models.toml: models[0]: model should say which one it is"),
         (["=x"], "MODEL should be a folder, a hub id, or NAME=MODEL, not '=x'"),
         (["/no/such", "--workers", "0"], "--workers"),  # before the model is looked for
     ],
@@ -228,6 +231,56 @@ def test_what_cannot_be_is_refused(plan: Plan, tmp_path: Path, arguments: list[s
     with pytest.raises(ConfigError) as refused:
         plan(*given)
     assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("replicas = 0", "replicas should lie in [1, 1024], not be 0"),
+        ("dimensions = 5000", "dimensions: dimensions should lie in [1, 384], not be 5000"),
+        ('devices = ["cpu", "tpu"]', "devices should be auto, cpu, cuda or cuda:N, not 'tpu'"),
+        ('served-model-name = [""]', "served-model-name should not be empty"),
+        ("token_budget = 0", "token_budget should be at least 1, not 0"),
+        ("default-prompt-name = 'x'", "default-prompt-name x is unknown"),
+    ],
+)
+def test_a_bad_value_in_a_table_is_said_of_its_file_and_key(
+    plan: Plan, tmp_path: Path, options: str, says: str
+) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(f"[[models]]\nmodel = 'a={MINILM}'\n[[models]]\nmodel = '{MINILM}'\n{options}")
+    with pytest.raises(ConfigError) as refused:
+        plan("--config", str(file))
+    assert refused.value.message.startswith(f"{file}: models[1].{says}")
+
+
+def test_a_flag_s_bad_value_is_not_said_of_the_table_that_it_overrides(plan: Plan, tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(f"[[models]]\nmodel = '{MINILM}'\nreplicas = 2")
+    with pytest.raises(ConfigError) as refused:
+        plan("--config", str(file), "--replicas", "0")
+    assert refused.value.message == f"{file}: models[0]: --replicas should lie in [1, 1024], not be 0"
+
+
+@pytest.mark.parametrize("command", ["serve", "ivy"])
+def test_tables_of_one_name_are_both_named(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "models.toml"
+    of_command = {"serve": f"model = '{MINILM}'", "ivy": "tulip = '127.0.0.1:1'"}[command]
+    names = ["a", "b", "a"]
+    file.write_text("\n".join(f"[[models]]\n{of_command}\nserved-model-name = '{name}'" for name in names))
+    result = CliRunner().invoke(app, [command, "--config", str(file), "--port", "0"])
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.message == (
+        f"{file}: models[0] and {file}: models[2] are both called 'a': served-model-name tells them apart"
+    )
+
+
+def test_a_bad_value_in_a_gateway_s_table_is_said_of_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("[[models]]\ntulip = ['127.0.0.1:1', 'nowhere']")
+    result = CliRunner().invoke(app, ["ivy", "--config", str(file)])
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.message == f"{file}: models[0].tulip should be HOST:PORT or unix:PATH, not 'nowhere'"
 
 
 def test_a_folders_own_name_may_hold_the_sign(tmp_path: Path) -> None:

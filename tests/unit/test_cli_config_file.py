@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, model_values
+from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, ModelTable, model_tables
 from rosebed.cli.options import config_from, options_for
 from rosebed.cli.toml import toml_text
 from rosebed.core.errors import ConfigError
@@ -63,7 +63,7 @@ def run(
     @options_for(One, section="Model")
     @click.pass_context
     def command(ctx: click.Context, models: tuple[str, ...], **values: Any) -> None:
-        tables = [(own["models"], config_from(One, own)) for own in model_values(ctx)]
+        tables = [(table.values["models"], config_from(One, table.values)) for table in model_tables(ctx)]
         found.append((models, config_from(Server, values), tables or [(models, config_from(One, values))]))
 
     config: Sequence[str] = []
@@ -153,6 +153,14 @@ def test_tables_count_more_than_what_stands_above_them(tmp_path: Path) -> None:
         ("name = [1]", "name should be a text, not 1"),
         ("model = 1", "model should be a text, not 1"),
         ("port = ", "c.toml is not TOML: "),
+        ("api_key = 'x'\nport = 1\nport = 2\n", "(at line 3, column 9): line 3, port"),
+        ("port = 1\nport = 2", "(at end of document): line 2, port"),
+        ("max-length = 1\nmax_length = 1", "c.toml: max_length is there as max-length too: say one of them"),
+        (
+            "[[models]]\n[[models]]\nmax_length = 1\nmax-length = 2",
+            "c.toml: models[1].max-length is there as max_length too: say one of them",
+        ),
+        ("models = []", "c.toml: models is empty: it should have a table [[models]] for each model"),
         ("models = 1", "c.toml: models should be tables, each with the heading [[models]]"),
         ("models = [1]", "c.toml: models[0] should be a table of options, not 1"),
         (
@@ -168,6 +176,31 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, says: str) -> None:
         run(tmp_path, text)
     assert says in refused.value.message
     assert str(tmp_path) in refused.value.message
+
+
+def test_a_line_s_secret_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path, "api-key = 'hidden'\napi-key = 'hidden'\n")
+    assert refused.value.message.endswith("line 2, api-key")
+    assert "hidden" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "becomes"),
+    [
+        ("--max-length should be 1", "f: models[2].max_length should be 1"),
+        ("--max-length: no", "f: models[2].max_length: no"),
+        ("--max-length and --name: say one of them", "f: models[2].max_length and --name: say one of them"),
+        ("--max: no", "f: models[2]: --max: no"),
+        ("--name should be there", "f: models[2]: --name should be there"),
+        ("there should be one", "f: models[2]: there should be one"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_said_of_its_key(said: str, becomes: str) -> None:
+    table = ModelTable(where="f: models[2]", values={}, keys={"max-length": "max_length"})
+    with pytest.raises(ConfigError) as refused, table.blamed():
+        raise ConfigError(said)
+    assert refused.value.message == becomes
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

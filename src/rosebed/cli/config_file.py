@@ -5,8 +5,11 @@ each may have a table `[[models]]` with options of its own. Knows no command's o
 """
 
 import difflib
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +25,41 @@ GATEWAY = "Gateway"
 _TABLES = "models"
 _SECRETS = frozenset({"api-key", "hub-token"})
 _META = "rosebed.config_file"
+_PLACE = re.compile(r"\(at (line (?P<line>\d+), column \d+|end of document)\)")
+"""Where tomllib says that a file is wrong."""
+_KEY = re.compile(r"\s*([\w.-]+|\[[^=]*\])\s*(=|$)")
+_FLAG = re.compile(r"--(?P<option>[a-z0-9-]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTable:
+    """One table `[[models]]`."""
+
+    where: str
+    """As messages name it, FILE: models[i]."""
+    values: Mapping[str, Any]
+    """Of the command's parameters, as its function receives them."""
+    keys: Mapping[str, str]
+    """Option → the table's key for it, where nothing counts more."""
+
+    @contextmanager
+    def blamed(self) -> Generator[None]:
+        """A ConfigError about an option names the table, and its key if the value is the table's own."""
+        try:
+            yield
+        except ConfigError as error:
+            flag = _FLAG.match(error.message)
+            key = self.keys.get(flag["option"]) if flag else None
+            if flag is None or key is None:
+                raise ConfigError(f"{self.where}: {error.message}") from error
+            raise ConfigError(f"{self.where}.{key}{error.message[flag.end() :]}") from error
 
 
 class ConfigurableCommand(SectionedCommand):
     """A command that takes `--config`."""
 
     def __init__(self, *arguments: Any, has_models: bool = False, **settings: Any) -> None:
-        """`has_models` allows tables `[[models]]`, which `model_values` returns."""
+        """`has_models` allows tables `[[models]]`, which `model_tables` returns."""
         super().__init__(*arguments, **settings)
         self.has_models = has_models
         self.params.append(
@@ -48,17 +79,17 @@ class ConfigurableCommand(SectionedCommand):
 
     def _apply(self, ctx: click.Context, _option: click.Parameter, path: str | None) -> None:
         content = {} if path is None else _read(path)
-        tables = content.pop(_TABLES, []) if self.has_models else []
+        tables = _listed(content.pop(_TABLES), path) if self.has_models and _TABLES in content else []
         values = dict(_parsed(_by_key(self), content, f"{path}: ", f"rosebed {ctx.info_name}"))
         foreign = self.foreign_values(ctx)
         ctx.default_map = {**(ctx.default_map or {}), **values, **foreign}
         ctx.meta[_META] = [
-            self._table(table, f"{path}: {_TABLES}[{i}]", ctx.info_name or "")
-            for i, table in enumerate(_listed(tables, path))
+            self._table(table, f"{path}: {_TABLES}[{i}]", ctx.info_name or "") for i, table in enumerate(tables)
         ]
         ctx.meta[f"{_META}.foreign"] = frozenset(foreign)
 
-    def _table(self, table: Any, where: str, whose: str) -> dict[str, Any]:
+    def _table(self, table: Any, where: str, whose: str) -> ModelTable:
+        """Its values are as click takes them from a map of defaults."""
         if not isinstance(table, dict):
             raise ConfigError(f"{where} should be a table of options, not {table!r}")
         of_all = {key: parameter for key, parameter in _by_key(self).items() if not _is_of_a_model(parameter)}
@@ -66,14 +97,12 @@ class ConfigurableCommand(SectionedCommand):
             if _normal(key) in of_all:
                 raise ConfigError(f"{where}.{key} is of the whole server: it belongs above the first [[{_TABLES}]]")
         options = {key: parameter for key, parameter in _by_key(self).items() if key not in of_all}
-        return dict(_parsed(options, table, f"{where}.", f"a model of rosebed {whose}"))
+        values = dict(_parsed(options, table, f"{where}.", f"a model of rosebed {whose}"))
+        return ModelTable(where=where, values=values, keys={_normal(key): key for key in table})
 
 
-def model_values(ctx: click.Context) -> list[dict[str, Any]]:
-    """For each table `[[models]]` the values of the command's parameters, as its function receives them.
-
-    A table counts more than the rest of the file, flags and the environment more than both.
-    """
+def model_tables(ctx: click.Context) -> list[ModelTable]:
+    """Each table `[[models]]`. It counts more than the rest of the file, flags and the environment more than both."""
     foreign = ctx.meta[f"{_META}.foreign"]
 
     def is_insisted_on(name: str) -> bool:
@@ -81,29 +110,49 @@ def model_values(ctx: click.Context) -> list[dict[str, Any]]:
         return name in foreign or ctx.get_parameter_source(name) in given
 
     parameters = {parameter.name: parameter for parameter in ctx.command.params}
+    by_key = _by_key(ctx.command)
     return [
-        ctx.params
-        | {
-            name: parameters[name].process_value(ctx, value)
-            for name, value in table.items()
-            if not is_insisted_on(name)
-        }
+        ModelTable(
+            where=table.where,
+            values=ctx.params
+            | {
+                name: parameters[name].process_value(ctx, value)
+                for name, value in table.values.items()
+                if not is_insisted_on(name)
+            },
+            keys={option: key for option, key in table.keys.items() if not is_insisted_on(by_key[option].name or "")},
+        )
         for table in ctx.meta[_META]
     ]
 
 
 def _read(path: str) -> dict[str, Any]:
+    text = ""
     try:
-        return tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+        text = Path(path).expanduser().read_text("utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {path} is not TOML: {error}") from error
+        raise ConfigError(f"--config {path} is not TOML: {error}{_key_at(str(error), text)}") from error
+
+
+def _key_at(message: str, text: str) -> str:
+    """The line that tomllib complains of, and the key there, but never the value, which may be a secret."""
+    place = _PLACE.search(message)
+    if place is None:
+        return ""
+    lines = text.splitlines() or [""]
+    number = int(place["line"] or len(lines))
+    key = _KEY.match(lines[min(number, len(lines)) - 1])
+    return f": line {number}, {key[1]}" if key else ""
 
 
 def _listed(tables: Any, path: str | None) -> list[Any]:
     if not isinstance(tables, list):
         raise ConfigError(f"{path}: {_TABLES} should be tables, each with the heading [[{_TABLES}]]")
+    if not tables:
+        raise ConfigError(f"{path}: {_TABLES} is empty: it should have a table [[{_TABLES}]] for each model")
     return tables
 
 
@@ -131,7 +180,8 @@ def _normal(key: str) -> str:
 def _parsed(
     options: Mapping[str, click.Parameter], content: Mapping[str, Any], where: str, whose: str
 ) -> Iterator[tuple[str, Any]]:
-    """Each parameter's name and value. ConfigError for unknown keys and values of a wrong type."""
+    """Each parameter's name and value. ConfigError for unknown keys, those said twice, and values of a wrong type."""
+    said: dict[str, str] = {}
     for key, value in content.items():
         parameter = options.get(_normal(key))
         if parameter is None:
@@ -139,6 +189,9 @@ def _parsed(
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{where}{key} is no option of {whose}{hint}")
         assert parameter.name is not None
+        if parameter.name in said:
+            raise ConfigError(f"{where}{key} is there as {said[parameter.name]} too: say one of them")
+        said[parameter.name] = key
         yield parameter.name, _checked(parameter, value, f"{where}{key}", is_secret=_normal(key) in _SECRETS)
 
 

@@ -129,9 +129,10 @@ def _replicas(
         raise ConfigError("--device and --devices: say one of them")
     if len(set(devices)) < len(devices):
         raise ConfigError(f"--devices names one twice: {', '.join(devices)}; --replicas puts several on each")
+    check_config(engine)
+    for device in devices:
+        _check_device(engine, device)
     engines = [replace(engine, device=device) for device in devices or (engine.device,) for _ in range(per_device)]
-    for each in engines:
-        check_config(each)
     cores = _cores([each.device for each in engines])
     return tuple(
         Replica(
@@ -141,6 +142,14 @@ def _replicas(
         )
         for index, (each, share) in enumerate(zip(engines, cores, strict=True))
     )
+
+
+def _check_device(engine: EngineConfig, device: str) -> None:
+    """ConfigError about --devices."""
+    try:
+        check_config(replace(engine, device=device))
+    except ConfigError as error:
+        raise ConfigError(error.message.replace("--device ", "--devices ", 1)) from error
 
 
 def _cores(devices: list[str]) -> list[frozenset[int] | None]:

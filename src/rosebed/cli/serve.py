@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -16,10 +16,11 @@ from typing import Any
 
 import click
 
-from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, model_values
+from rosebed.cli.config_file import GATEWAY, ConfigurableCommand, ModelTable, model_tables
 from rosebed.cli.fleet import FleetModel, child, plan_model, replica_options, tulip_children
 from rosebed.cli.model import hub_options
 from rosebed.cli.options import config_from, config_values, options_for
+from rosebed.cli.served_names import check_served_names
 from rosebed.cli.supervisor import ChildCommand, Supervisor
 from rosebed.cli.tei_environment import TeiEnvironment, read_tei
 from rosebed.cli.toml import toml_text
@@ -79,7 +80,7 @@ def command(ctx: click.Context, models: tuple[str, ...], **values: Any) -> None:
     _check_gateway(values)
     with _socket_folder() as directory:
         addresses = (f"unix:{directory}/tulip-{number}.sock" for number in count())
-        fleet = [plan_model(own, source, addresses) for own, source in _sources(ctx, models, values)]
+        fleet = _planned(ctx, models, values, addresses)
         gateway = config_from(IvyConfig, values, models=tuple(model.served for model in fleet))
         with _reserved(gateway) as port:
             gateway = replace(gateway, port=port)
@@ -96,23 +97,36 @@ def _tei(ctx: click.Context) -> TeiEnvironment:
     return ctx.meta[_TEI]
 
 
-def _sources(
-    ctx: click.Context, models: tuple[str, ...], values: dict[str, Any]
-) -> list[tuple[Mapping[str, Any], str]]:
-    """For each model the values of its options, and [NAME=]MODEL."""
-    tables = model_values(ctx)
+def _planned(
+    ctx: click.Context, models: tuple[str, ...], values: dict[str, Any], addresses: Iterator[str]
+) -> list[FleetModel]:
+    """Each MODEL, or each table of the config file."""
+    tables = model_tables(ctx)
     if tables and models:
         raise ConfigError(f"MODEL {models[0]} and [[models]] in the config file: say one of them")
     if tables:
-        for index, table in enumerate(tables):
-            if len(table["models"]) != 1:
-                raise ConfigError(f"models[{index}] in the config file: model should say which one it is")
-        return [(table, table["models"][0]) for table in tables]
+        for table in tables:
+            if len(table.values["models"]) != 1:
+                raise ConfigError(f"{table.where}: model should say which one it is")
+        fleet = [_of_table(table, addresses) for table in tables]
+        _check_names([table.where for table in tables], fleet, "served-model-name tells them apart")
+        return fleet
     if not models:
         raise click.UsageError("Missing argument 'MODEL'.", ctx)
     if len(models) > 1 and values["served_model_names"]:
         raise ConfigError("--served-model-name is of one model: with several, write NAME=MODEL, or use a config file")
-    return [(values, model) for model in models]
+    fleet = [plan_model(values, model, addresses) for model in models]
+    _check_names([f"MODEL {model}" for model in models], fleet, "NAME=MODEL tells them apart")
+    return fleet
+
+
+def _of_table(table: ModelTable, addresses: Iterator[str]) -> FleetModel:
+    with table.blamed():
+        return plan_model(table.values, table.values["models"][0], addresses)
+
+
+def _check_names(where: list[str], fleet: list[FleetModel], remedy: str) -> None:
+    check_served_names(zip(where, (model.served.served_model_names for model in fleet), strict=True), remedy)
 
 
 @contextmanager
