@@ -67,12 +67,13 @@ def test_answers_are_packed_for_those_who_take_them_so(packing_url: str, info: E
     check_hello(packed, info)
     for accepted in ("identity", "gzip;q=0, br"):
         assert "content-encoding" not in answers[accepted].headers
+        assert answers[accepted].headers["vary"] == "accept-encoding"
         assert answers[accepted].content == packed.content
 
 
 def test_small_answers_are_not_packed(packing_url: str) -> None:
     answer = httpx.post(f"{packing_url}/v1/embeddings", json={"input": "hello"})
-    assert "content-encoding" not in answer.headers
+    assert not {"content-encoding", "vary"} & set(answer.headers)
     document = httpx.get(f"{packing_url}/openapi.json")
     assert document.headers["content-encoding"] == "gzip"
     assert document.json()["openapi"] == "3.1.0"

@@ -10,7 +10,8 @@ from rosebed.ivy.workload import Workload
 
 MAX_INLINE_BYTES = 1 << 15
 """More than this, about half a millisecond's worth, is packed off the event loop."""
-_HEADERS = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+_CODING = (b"content-encoding", b"gzip")
+_VARY = (b"vary", b"accept-encoding")
 
 
 class Packer:
@@ -21,13 +22,18 @@ class Packer:
         self._workload = workload
 
     async def packed(self, call: Call, answer: Awaitable[Reply]) -> Reply:
-        """The answer to `call`, packed if that is wanted; as it is where packing makes it no smaller."""
+        """The answer to `call`, packed if that is wanted; as it is where packing makes it no smaller.
+
+        Caches are told that it depends on the client wherever it is long enough to be packed for any.
+        """
         reply = await answer
         size = len(reply.body)
-        if size < self._min_bytes or not accepts_gzip(call.headers.get(b"accept-encoding", b"")):
+        if size < self._min_bytes:
             return reply
-        pack = partial(packed, reply.body)
-        body = pack() if size <= MAX_INLINE_BYTES else await self._workload.run(size, pack)
-        if len(body) >= size:
-            return reply
-        return Reply(reply.status, body, (*reply.headers, *_HEADERS), reply.content_type)
+        body, headers = reply.body, (*reply.headers, _VARY)
+        if accepts_gzip(call.headers.get(b"accept-encoding", b"")):
+            pack = partial(packed, reply.body)
+            smaller = pack() if size <= MAX_INLINE_BYTES else await self._workload.run(size, pack)
+            if len(smaller) < size:
+                body, headers = smaller, (*headers, _CODING)
+        return Reply(reply.status, body, headers, reply.content_type)
