@@ -158,6 +158,34 @@ async def test_an_upgrade_is_not_taken_up(port: int) -> None:
     line.close()
 
 
+async def test_a_body_is_read_though_its_head_asks_for_an_upgrade(port: int) -> None:
+    upgrade = (b"Connection: Upgrade", b"Upgrade: h2c")
+    inner = GET % b"/smuggled"
+    line = await Line.to(port, post(b"/a", inner, *upgrade) + GET % b"/b")
+    assert [(await line.answer()).body for _ in range(2)] == [b"POST /a " + inner, b"GET /b "]
+    line.send(post(b"/c", b"", *upgrade, b"Expect: 100-continue").replace(b"Length: 0", b"Length: 2"))
+    assert await line.reader.readexactly(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    line.send(b"hi")
+    assert (await line.answer()).body == b"POST /c hi"
+    line.close()
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_go_on(port: int) -> None:
+    line = await Line.to(port, b"POST /a HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    await asyncio.sleep(0.02)
+    line.send(b"hi")
+    assert (await line.answer()).body == b"POST /a hi"
+    line.close()
+
+
+async def test_a_trailer_that_never_ends_is_refused(port: int) -> None:
+    line = await Line.to(port, b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\na: ")
+    line.send(b"b" * 1_000_000)
+    answer = await line.answer()
+    assert (answer.status, code(answer.body), answer.closes) == (431, "headers_too_large", True)
+    assert await line.is_closed()
+
+
 async def test_a_body_that_nobody_takes_is_not_piled_up(port: int, echo: Echo) -> None:
     echo.intake.max_bytes = 1 << 30
     line = await Line.to(port, b"POST /slow HTTP/1.1\r\n" + HOST + b"Content-Length: 20000000\r\n\r\n")
@@ -344,3 +372,34 @@ async def test_access_log(echo: Echo) -> None:
     assert (status, size, request_id) == ("200", "12", "one")
     assert 0 < float(took_ms) < 10_000
     assert len(time) == len("2026-11-30T00:00:00+0000")
+
+
+async def test_access_log_of_refusals(echo: Echo) -> None:
+    stream = StringIO()
+    async with listening(echo, head_timeout_s=0.1, max_connections=1) as (connections, port):
+        connections.access_log = AccessLog(asyncio.get_running_loop(), stream)
+        for data in (
+            b"nonsense\r\n\r\n",
+            b"PUT /a HTTP/1.1\r\n\r\n",
+            b"GET /slow HTTP/1.1\r\nHo",
+            b"GET /%b HTTP/1.1\r\n" % (b"a" * 9000),
+            b"GET /b HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 200,
+            b"HEAD /c HTTP/1.1\r\n" + HOST + b"\r\n",
+        ):
+            line = await Line.to(port, data)
+            answer = await line.answer(has_body=not data.startswith(b"HEAD"))
+            if answer.status == 200:
+                assert (await (await Line.to(port)).answer()).status == 503
+            line.close()
+            await until(lambda: not len(connections))
+    lines = [line.split()[2:6] for line in stream.getvalue().splitlines()]
+    assert [(method[1:], target[:4].rstrip('"'), status) for method, target, status, _ in lines] == [
+        ("-", "-", "400"),
+        ("PUT", "/a", "400"),
+        ("GET", "/slo", "408"),
+        ("GET", "/aaa", "414"),
+        ("GET", "/b", "431"),
+        ("HEAD", "/c", "200"),
+        ("-", "-", "503"),
+    ]
+    assert [int(size) > 0 for *_, size in lines] == [True, True, True, True, True, False, True]

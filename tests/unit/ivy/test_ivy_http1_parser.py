@@ -101,6 +101,7 @@ MALFORMED = {
     "length in hexadecimal": (b"Content-Length: 0x2\r\n", "Content-Length"),
     "empty length": (b"Content-Length:\r\n", "Content-Length"),
     "huge length": (b"Content-Length: 99999999999999999999\r\n", "Content-Length overflow"),
+    "length of many digits": (b"Content-Length: %b53\r\n" % (b"0" * 5000), "over 20 digits"),
     "encoding twice": (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding"),
     "chunked is not last": (b"Transfer-Encoding: chunked, identity\r\n", "Transfer-Encoding"),
     "packed and chunked": (b"Transfer-Encoding: gzip, chunked\r\n", "'gzip, chunked' is not read here"),
@@ -130,6 +131,10 @@ def test_what_two_readers_might_read_differently_is_refused(name: str) -> None:
         (b"GET / HTTP/1.1\r\n\r\n", "have a host header"),
         (b"GET /\r\n\r\n", "HTTP/0.9 is not spoken here"),
         (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", "HTTP/2.0 is not spoken here"),
+        (b"GET / HTTP/0.9\r\n" + HOST + b"Connection: keep-alive\r\n\r\n", "HTTP/0.9 is not spoken here"),
+        (b"GET / HTTP/2.0\r\n" + HOST + b"Connection: keep-alive\r\n\r\n", "HTTP/2.0 is not spoken here"),
+        (b"CONNECT a:1 HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\nhi", "CONNECT is not answered here"),
+        (b"BREW /pot HTTP/1.1\r\n" + HOST + b"\r\n", "no method known here"),
         (b"GET / HTTP/1.2\r\n" + HOST + b"\r\n", "malformed"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "malformed"),
         (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", "malformed"),
@@ -186,6 +191,78 @@ def test_trailers_count_too() -> None:
     assert not only_call(fed).body.is_complete
 
 
+@pytest.mark.parametrize("start", [b"", b"a: "], ids=["name", "value"])
+def test_a_trailer_that_never_ends_is_refused(start: bytes) -> None:
+    chunked = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    fed = read(chunked, b"1\r\na\r\n" * 100, b"0\r\n" + start, *[b"b" * 10] * 9, max_head_bytes=100)
+    assert not fed.is_over
+    fed.feed(b"b" * 20)
+    assert fed.is_over
+
+
+async def test_a_trailer_that_never_ends_is_answered_so() -> None:
+    chunked = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\na: "
+    ((_, _, problem),) = await seen(read(chunked, *[b"b" * 1000] * 70))
+    assert "the headers are over 65536 bytes" in str(problem)
+
+
+def test_a_chunk_whose_extensions_never_end_is_refused() -> None:
+    chunked = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1;a="
+    assert read(chunked, *[b"b" * 1000] * 70).is_over
+
+
+UPGRADE = b"Connection: keep-alive, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+UPGRADES = (
+    b"POST /a?b HTTP/1.1\r\n" + HOST + UPGRADE + b"Content-Length: 30\r\n\r\n"
+    b"GET /smuggled HTTP/1.1\r\nA: b\r\n"
+    b"PUT /b HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n" + UPGRADE + b"\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n"
+    b"POST /c HTTP/1.1\r\n" + HOST + UPGRADE + b"Content-Length: 0\r\n\r\n"
+    b"GET /d HTTP/1.1\r\n" + HOST + UPGRADE + b"\r\n"
+    b"POST /e HTTP/1.0\r\nContent-Length: 2\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhoGET /never HTTP/1.1\r\n\r\n"
+)
+
+
+@given(st.lists(st.integers(1, len(UPGRADES) - 1), unique=True, max_size=8))
+async def test_requests_for_an_upgrade_have_their_bodies(cuts: list[int]) -> None:
+    bounds = [0, *sorted(cuts), len(UPGRADES)]
+    fed = read(*(UPGRADES[start:stop] for start, stop in pairwise(bounds)))
+    assert await seen(fed) == [
+        (b"POST", b"/a?b", b"GET /smuggled HTTP/1.1\r\nA: b\r\n"),
+        (b"PUT", b"/b", b"hi"),
+        (b"POST", b"/c", b""),
+        (b"GET", b"/d", b""),
+        (b"POST", b"/e", b"ho"),
+    ]
+    assert fed.is_over
+
+
+@pytest.mark.parametrize("headers", [b"Content-Length: 2, 2\r\n", b"Transfer-Encoding: gzip, chunked\r\n"])
+def test_requests_for_an_upgrade_are_refused_as_others_are(headers: bytes) -> None:
+    error = refusal(b"POST / HTTP/1.1\r\n" + HOST + UPGRADE + headers + b"\r\n0\r\n\r\n")
+    assert type(error) is MalformedRequest
+
+
+def test_unknown_methods_are_refused_however_they_come() -> None:
+    unknown = b"FOO /health HTTP/1.1\r\n" + HOST + b"\r\n"
+    pipelined = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n" + unknown
+    for pieces in ((unknown,), (unknown[:1], unknown[1:]), (unknown[:2], unknown[2:]), (pipelined,)):
+        error = refusal(*pieces)
+        assert type(error) is MalformedRequest
+        assert "no method known here" in error.message
+
+
+def test_how_far_a_refused_head_had_come() -> None:
+    for data, line in (
+        (b"nonsense\r\n\r\n", (b"-", b"-")),
+        (b"PUT /a HTTP/1.1\r\n\r\n", (b"PUT", b"/a")),
+        (b"PUT /a HTTP/1.1\r\nA : b\r\n", (b"PUT", b"/a")),
+        (b"GET /b HTTP/1.1\r\n" + HOST + b"\r\nnonsense\r\n", (b"-", b"-")),
+    ):
+        fed = read(data)
+        assert fed.is_over
+        assert fed.refused_line == line
+
+
 def test_headers_come_by_lower_case_names_and_lists_are_joined() -> None:
     call = only_call(
         read(b"GET / HTTP/1.1\r\nHOST: x\r\nAccept-Encoding: gzip\r\nX-a:  1 \r\naccept-encoding: br\r\nx-A: 2\r\n\r\n")
@@ -200,8 +277,6 @@ def test_headers_come_by_lower_case_names_and_lists_are_joined() -> None:
         (b"GET / HTTP/1.1", HOST + b"Connection: close\r\n", False),
         (b"GET / HTTP/1.0", b"", False),
         (b"GET / HTTP/1.0", b"Connection: keep-alive\r\n", True),
-        (b"CONNECT a:1 HTTP/1.1", HOST, False),
-        (b"BREW /pot HTTP/1.1", HOST, False),
     ],
 )
 def test_who_may_ask_again(request_line: bytes, headers: bytes, keeps_alive: bool) -> None:

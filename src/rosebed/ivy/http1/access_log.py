@@ -21,16 +21,17 @@ class AccessLog:
         self._lines: list[str] = []
 
     def add(self, call: Call, reply: Reply, transport: asyncio.Transport | None) -> None:
-        """`call` was answered, on `transport`; None if that is gone."""
+        """`call` was answered, on `transport`; None if that is gone. BYTES are those of the body that were sent."""
         peer = None if transport is None else transport.get_extra_info("peername")
         client = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "-"
         took_ms = (time.perf_counter() - call.started_s) * 1e3
         target = call.target.decode("latin-1").replace('"', "%22")
+        num_bytes = 0 if call.method == b"HEAD" else len(reply.body)
         if not self._lines:
             self._loop.call_later(FLUSH_S, self.flush)
         self._lines.append(
             f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {client} "
-            f'"{call.method.decode("latin-1")} {target}" {reply.status} {len(reply.body)} '
+            f'"{call.method.decode("latin-1")} {target}" {reply.status} {num_bytes} '
             f"{took_ms:.2f} {call.request_id.decode()}\n"
         )
 

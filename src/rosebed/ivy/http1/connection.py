@@ -8,7 +8,8 @@ from collections.abc import Awaitable
 from typing import Protocol, cast
 
 from rosebed.core.errors import Cancelled, HeadTimeout, RosebedError, Unavailable
-from rosebed.ivy.http.call import Call, new_request_id
+from rosebed.ivy.http.body import Body
+from rosebed.ivy.http.call import Call
 from rosebed.ivy.http.reply import Reply
 from rosebed.ivy.http1.access_log import AccessLog
 from rosebed.ivy.http1.answers import CONTINUE, Clock, answer_head
@@ -222,9 +223,13 @@ class Connection(asyncio.Protocol):
 
     def _write_refusal(self, error: RosebedError) -> None:
         if self._transport is not None:
-            reply = self._owner.answerer.refuse(error)
-            date = self._owner.clock.header()
-            head = answer_head(reply, new_request_id(), date=date, closes=True, says_keep_alive=False)
+            owner = self._owner
+            reply = owner.answerer.refuse(error)
+            stand_in = Call(*self._parser.refused_line, {}, Body(), keeps_alive=False)
+            if owner.access_log is not None:
+                owner.access_log.add(stand_in, reply, self._transport)
+            date = owner.clock.header()
+            head = answer_head(reply, stand_in.request_id, date=date, closes=True, says_keep_alive=False)
             self._transport.write(head + reply.body)
             self._end(is_clean=False)
 

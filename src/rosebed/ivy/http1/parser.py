@@ -1,6 +1,5 @@
 """Bytes to requests, strictly: one meaning or a refusal. Knows no sockets; llhttp does the reading."""
 
-import re
 from collections import deque
 from collections.abc import Callable
 
@@ -25,10 +24,9 @@ _LISTS = frozenset({b"accept", b"accept-encoding", b"connection", b"expect", b"t
 """Headers that mean the same in several lines as in one."""
 _UNIQUE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"})
 """Headers of which a second would be understood by some and not by others."""
-_UNKNOWN_METHOD = re.compile(
-    rb"(?:\r\n)*(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (?P<target>/[!-~]*) HTTP/1\.[01]\r\n"
-)
-"""llhttp knows the methods that are registered; of others it says no more than that."""
+_MAX_LENGTH_DIGITS = 20
+"""Of a content-length, leading zeros included."""
+_NO_LINE = (b"-", b"-")
 
 
 class RequestParser:
@@ -44,6 +42,8 @@ class RequestParser:
         """Whether a head has begun and not ended."""
         self.is_over = False
         """Whether nothing that comes will be read as a request."""
+        self.refused_line = _NO_LINE
+        """Method and target of what was refused before its head was complete, as far as they came."""
         self._limits = limits
         self._on_body_wanted = on_body_wanted
         self._parser = httptools.HttpRequestParser(self)
@@ -52,6 +52,7 @@ class RequestParser:
         self._num_headers = 0
         self._room = 0
         self._partial = 0
+        """Bytes since anything was made of them: of an unfinished header, of trailers, of a chunk's extensions."""
 
     def feed(self, piece: Piece) -> None:
         """Read on. Requests, parts of bodies and refusals go where they belong."""
@@ -60,6 +61,8 @@ class RequestParser:
 
     def refuse(self, error: RosebedError) -> None:
         """Read nothing more, and say why: whoever waits for a body, or else the client, when its turn has come."""
+        if self.in_head and self._target:
+            self.refused_line = (self._parser.get_method(), self._target)
         self.is_over = True
         self.in_head = False
         if self.incoming is None:
@@ -70,13 +73,18 @@ class RequestParser:
 
     def _feed(self, piece: Piece) -> Piece:
         """Returns what is still to be read."""
-        was_in_head, num_waiting = self.in_head, len(self.waiting)
+        self._partial += len(piece)
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:  # which we do not offer: go on as if nobody had asked
-            return piece[upgrade.args[0] :]
+            rest = piece[upgrade.args[0] :]
+            if not self.in_head:
+                return rest
+            head = self._head_without_upgrade()
+            self._parser = httptools.HttpRequestParser(self)
+            return head + rest
         except httptools.HttpParserInvalidMethodError:
-            self._refuse_method(b"" if was_in_head or len(self.waiting) != num_waiting else bytes(piece))
+            self.refuse(MalformedRequest("the request is malformed: it begins with no method known here"))
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, RosebedError):
@@ -85,26 +93,21 @@ class RequestParser:
         except httptools.HttpParserError as error:
             if not self.is_over:
                 self._refuse_syntax(str(error))
-        if self.in_head and was_in_head:
-            self._partial += len(piece)
-            if self._partial > self._limits.max_head_bytes:
-                self.refuse(self._too_large())
+        if self._partial > self._limits.max_head_bytes and not self.is_over:
+            self.refuse(self._too_large())
         return b""
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head just read, so that llhttp reads the body too: of a request for an upgrade, it leaves that out."""
+        lines = [b"%b: %b\r\n" % header for header in self._headers.items() if header[0] != b"upgrade"]
+        version = self._parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._target, version, b"".join(lines))
 
     def _refuse_syntax(self, problem: str) -> None:
         if self.incoming is None:
             self.refuse(MalformedRequest(f"the request is malformed: {problem}"))
         else:
             self.refuse(InvalidInput(f"the body's chunks are malformed: {problem}"))
-
-    def _refuse_method(self, piece: bytes) -> None:
-        """A method that llhttp does not know is one that nothing here answers; its path decides in which words."""
-        line = _UNKNOWN_METHOD.match(piece)
-        if line is None:
-            self.refuse(MalformedRequest("the request is malformed: it begins with no method known here"))
-            return
-        self.waiting.append(Call(line["method"], line["target"], {}, Body(), keeps_alive=False))
-        self.is_over, self.in_head = True, False
 
     def _too_large(self) -> HeadTooLarge:
         limits = self._limits
@@ -139,26 +142,31 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
-        self.in_head = False
-        keeps_alive = parser.should_keep_alive()
-        if not keeps_alive or b"transfer-encoding" in headers or b"host" not in headers:
-            _check_version(parser.get_http_version(), headers)
-        body = Body(
-            announced=int(headers.get(b"content-length", 0)),
-            is_chunked=b"transfer-encoding" in headers,
-            on_wanted=self._on_body_wanted,
-        )
         method = parser.get_method()
-        keeps_alive = keeps_alive and method != b"CONNECT"
+        is_chunked = b"transfer-encoding" in headers
+        if method == b"CONNECT":
+            raise MalformedRequest("CONNECT is not answered here: this is no proxy")
+        if parser.should_upgrade() and (is_chunked or b"content-length" in headers):
+            return  # to be read again
+        version = parser.get_http_version()
+        _check_version(version, headers)
+        if version == "1.0":
+            headers.pop(b"expect", None)  # whoever speaks it knows no answer before the answer
+        body = Body(announced=_length(headers), is_chunked=is_chunked, on_wanted=self._on_body_wanted)
+        self.in_head = False
+        self._partial = 0
+        keeps_alive = parser.should_keep_alive()
         self.incoming = call = Call(method, self._target, headers, body, keeps_alive=keeps_alive)
         self.waiting.append(call)
 
     def on_body(self, part: bytes) -> None:
+        self._partial = 0
         if self.incoming is not None:
             self.incoming.body.feed(part)
 
     def on_message_complete(self) -> None:
         call, self.incoming = self.incoming, None
+        self._partial = 0
         if call is not None:
             call.body.finish()
             self.is_over = not call.keeps_alive
@@ -168,6 +176,13 @@ def _joined(name: bytes, first: bytes, second: bytes) -> bytes:
     if name in _UNIQUE:
         raise MalformedRequest(f"the header {name.decode('latin-1')} came twice")
     return first + b", " + second if name in _LISTS else second
+
+
+def _length(headers: dict[bytes, bytes]) -> int:
+    length = headers.get(b"content-length", b"0").strip()
+    if len(length) > _MAX_LENGTH_DIGITS:
+        raise MalformedRequest(f"the content-length has over {_MAX_LENGTH_DIGITS} digits")
+    return int(length)
 
 
 def _check_version(version: str, headers: dict[bytes, bytes]) -> None:
