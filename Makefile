@@ -52,7 +52,7 @@ $(SDKS)/.installed: tests/sdk/requirements.txt
 	touch $@
 
 test-gpu: install ## Run the tests that need a GPU, and the kernels' compiled
-	@if command -v nvidia-smi >/dev/null; then $(BIN)/pytest -q tests/gpu tests/kernels; \
+	@if command -v nvidia-smi >/dev/null; then $(BIN)/pytest -q -n 12 tests/gpu tests/kernels; \
 	else echo "test-gpu: there is no NVIDIA GPU here, so no GPU test ran"; fi
 
 check: install ## Format, lint, types, import contracts
