@@ -242,6 +242,7 @@ def test_what_cannot_be_is_refused(plan: Plan, tmp_path: Path, arguments: list[s
         ('served-model-name = [""]', "served-model-name should not be empty"),
         ("token_budget = 0", "token_budget should be at least 1, not 0"),
         ("default-prompt-name = 'x'", "default-prompt-name x is unknown"),
+        ("int8-ranges = '/no/such'", "int8-ranges /no/such: No such file"),
     ],
 )
 def test_a_bad_value_in_a_table_is_said_of_its_file_and_key(

@@ -90,7 +90,7 @@ def plan_model(values: Mapping[str, Any], source: str, addresses: Iterator[str])
     tulip = config_from(TulipConfig, values, exclude=("host", "port"))
     replicas = _replicas(config_from(EngineConfig, values), tulip, values["replicas"], values["devices"], addresses)
     spec = chosen.spec()
-    from rosebed.ivy.model import model_name, with_defaults
+    from rosebed.ivy.model import int8_ranges_of, model_name, with_defaults
     from rosebed.text.tokenizer import check_tokenizer
 
     check_message_bytes(tulip.max_message_bytes, spec.max_length)
@@ -103,6 +103,7 @@ def plan_model(values: Mapping[str, Any], source: str, addresses: Iterator[str])
         overrides=chosen.overrides,
     )
     with_defaults(spec, served)
+    int8_ranges_of(spec, served)
     check_tokenizer(spec)
     names = served.served_model_names or (name or model_name(model),)
     return FleetModel(

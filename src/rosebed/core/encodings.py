@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rosebed.core.errors import InvalidInput
+from rosebed.core.int8_ranges import Int8Ranges
 from rosebed.core.quantize import NumberFormat, check_whole_bytes, pack_bits, quantizers_of, to_binary
 from rosebed.core.types import Float32Array
 
@@ -22,7 +23,7 @@ class VectorType(StrEnum):
     BFLOAT16 = "bfloat16"
     """The upper half of a float32, rounded to the nearest, halves to the even neighbour."""
     INT8 = "int8"
-    """By the model's own quantiser, or scaled so that the largest component is ±127."""
+    """By the model's own quantiser, the operator's ranges, or scaled so that the largest component is ±127."""
     UINT8 = "uint8"
     """The same plus 128."""
     BINARY = "binary"
@@ -32,6 +33,7 @@ class VectorType(StrEnum):
 
 
 FLOATS = frozenset({VectorType.FLOAT32, VectorType.FLOAT16, VectorType.BFLOAT16})
+BYTES = frozenset({VectorType.INT8, VectorType.UINT8})
 BITS = frozenset({VectorType.BINARY, VectorType.UBINARY})
 
 Order = Literal["big", "little"]
@@ -57,16 +59,16 @@ class Encoding:
         if self.type in BITS:
             check_whole_bytes(dim)
 
-    def encode(self, vectors: Float32Array, architecture: str) -> npt.NDArray[Any]:
+    def encode(self, vectors: Float32Array, architecture: str, ranges: Int8Ranges | None = None) -> npt.NDArray[Any]:
         """float32[..., dim] in this form: [..., dim] or, of bits, [..., dim / 8]; bfloat16 as its bits, in uint16.
 
-        `architecture` is the class name of the model they are from, which may have quantisers of its own. InvalidInput
-        for a component beyond float16.
+        `architecture` is the class name of the model they are from, which may have quantisers of its own;
+        `ranges` are for int8 and uint8 of a model that has none. InvalidInput for a component beyond float16.
         """
-        encoded = self._forms(architecture)(vectors)
+        encoded = self._forms(architecture, ranges)(vectors)
         return encoded.byteswap() if self.byte_order == "big" else encoded
 
-    def _forms(self, architecture: str) -> Callable[[Float32Array], npt.NDArray[Any]]:
+    def _forms(self, architecture: str, ranges: Int8Ranges | None) -> Callable[[Float32Array], npt.NDArray[Any]]:
         match self.type:
             case VectorType.FLOAT32:
                 return lambda vectors: vectors.astype("<f4", copy=False)
@@ -75,7 +77,8 @@ class Encoding:
             case VectorType.BFLOAT16:
                 return to_bfloat16
             case VectorType.INT8 | VectorType.UINT8:
-                return quantizers_of(architecture)[NumberFormat(self.type)]
+                of_model = quantizers_of(architecture) if ranges is None else ranges.quantizers
+                return of_model[NumberFormat(self.type)]
             case VectorType.BINARY:
                 return to_binary
             case VectorType.UBINARY:

@@ -112,6 +112,11 @@ def quantizers_of(architecture: str) -> Mapping[NumberFormat, Quantizer]:
     return PPLX_QUANTIZERS if architecture.startswith("PPLXQwen3") else QUANTIZERS
 
 
+def has_own_quantizers(architecture: str) -> bool:
+    """Whether a model was trained with quantisers of its own."""
+    return quantizers_of(architecture) is not QUANTIZERS
+
+
 def _round_int8(values: Float32Array) -> Int8Array:
     # np.rint rounds halves to the even neighbour, as torch.round does.
     return np.clip(np.rint(values), -128, 127).astype(np.int8)

@@ -40,6 +40,9 @@ class ModelConfig:
     has it."""
     default_prompt: str | None = None
     """Text in front of inputs where the request does not say."""
+    int8_ranges: str | None = None
+    """JSON file of two lists, the least and the greatest of each component, on which int8 and uint8 are laid as
+    sentence-transformers does; none scales each vector by its own largest component."""
 
     def __post_init__(self) -> None:
         if not self.tulips:

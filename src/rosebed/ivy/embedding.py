@@ -47,6 +47,7 @@ class EmbeddingService:
             rows=joined.rows,
             model=request.model or model.names[0],
             architecture=model.spec.architecture,
+            int8_ranges=model.int8_ranges,
             num_tokens=sum(item.num_tokens for item in tokenized),
             truncated_from={i: item.num_tokens_before for i, item in enumerate(tokenized) if item.num_tokens_before},
             timings=Timings(tokenization_ns=tokenization_ns, queue_ns=joined.queue_ns, compute_ns=joined.compute_ns),

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.dimensions import check_dimensions
+from rosebed.core.encodings import BYTES
 from rosebed.core.engine import EngineInfo
 from rosebed.core.errors import CheckpointError, ConfigError, FingerprintMismatch, InvalidInput, WrongModelKind
 from rosebed.core.hub import resolve_model_folder
+from rosebed.core.int8_ranges import Int8Ranges
 from rosebed.core.model_spec import ModelSpec, Pooling, resolve_model_spec
+from rosebed.core.quantize import has_own_quantizers
 from rosebed.core.types import OutputKind, Sequence
 from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.request import EmbeddingsRequest
@@ -36,6 +39,8 @@ class ServedModel:
         """What it answers to; the first is its own name."""
         self.auto_truncate = config.auto_truncate
         """Whether inputs that are too long are cut where the request does not say."""
+        self.int8_ranges = int8_ranges_of(spec, config)
+        """Those of the vectors that int8 and uint8 are made of; none where each has its own."""
         self._dimensions = config.dimensions
 
     @classmethod
@@ -79,6 +84,8 @@ class ServedModel:
         dimensions = self._kept_dimensions(request)
         for encoding in request.encodings:
             encoding.check(dimensions or self.spec.dim)
+            if encoding.type in BYTES and self.int8_ranges is not None:
+                _check_ranges(self.int8_ranges, dimensions or self.spec.dim)
         if request.documents:
             self._check_chunks()
         if request.each_token and self.spec.dense:
@@ -167,6 +174,29 @@ def with_defaults(spec: ModelSpec, config: ModelConfig) -> ModelSpec:
         known = ", ".join(sorted(spec.prompts)) or "none"
         raise ConfigError(f"--default-prompt-name {name} is unknown; {spec.folder.name} has: {known}")
     return replace(spec, default_prompt_name=name)
+
+
+def int8_ranges_of(spec: ModelSpec, config: ModelConfig) -> Int8Ranges | None:
+    """The operator's ranges, if any. ConfigError if they are not of the model's vectors, or it has no use for them.
+
+    They are of as many components as a vector has where the request does not say.
+    """
+    path = config.int8_ranges
+    if path is None:
+        return None
+    if spec.scorer is not None:
+        raise ConfigError(f"--int8-ranges {path}: this model scores pairs of texts, and has no vectors")
+    if has_own_quantizers(spec.architecture):
+        raise ConfigError(f"--int8-ranges {path}: this model has a quantiser of its own")
+    return Int8Ranges.read(path, config.dimensions or spec.dim)
+
+
+def _check_ranges(ranges: Int8Ranges, dimensions: int) -> None:
+    if dimensions != ranges.dim:
+        raise InvalidInput(
+            f"int8 and uint8 are made with ranges of {ranges.dim} components here (--int8-ranges), not {dimensions}",
+            param="dimensions",
+        )
 
 
 def known_here(model: str) -> str:

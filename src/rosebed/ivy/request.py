@@ -7,6 +7,7 @@ import msgspec
 
 from rosebed.core.encodings import Encoding
 from rosebed.core.errors import InvalidInput
+from rosebed.core.int8_ranges import Int8Ranges
 from rosebed.core.types import Float32Array, Lane
 from rosebed.text.tokenized import Side
 
@@ -78,6 +79,8 @@ class EmbeddingsAnswer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The name asked for, or the model's first."""
     architecture: str
     """The model's class name, which decides how its vectors are quantised."""
+    int8_ranges: Int8Ranges | None
+    """The operator's, where int8 and uint8 are not each vector's own."""
     num_tokens: int
     """Tokens computed, special tokens and prompts included."""
     truncated_from: dict[int, int]

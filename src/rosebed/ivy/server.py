@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rosebed.core.ports import shared_port, unix_listener
 from rosebed.ivy.config import IvyConfig
-from rosebed.ivy.model import read_spec
+from rosebed.ivy.model import int8_ranges_of, read_spec
 from rosebed.ivy.worker import Order
 from rosebed.ivy.workers import WorkerFailed, Workers
 from rosebed.text.tokenizer import check_tokenizer
@@ -27,7 +27,9 @@ def serve(config: IvyConfig, *, on_listening: Callable[[int], None] | None = Non
     with _address(config) as (port, listener), tempfile.TemporaryDirectory(prefix="rosebed-") as metrics_folder:
         for model in config.models:
             if model.model is not None:
-                check_tokenizer(read_spec(model.model, model))
+                spec = read_spec(model.model, model)
+                check_tokenizer(spec)
+                int8_ranges_of(spec, model)
         order = Order(
             config=replace(config, port=port),
             metrics_folder=metrics_folder,

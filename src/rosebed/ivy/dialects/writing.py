@@ -65,7 +65,7 @@ def _encoder(
     """What makes the values to write of some vectors."""
     if is_plain or encoding.is_plain:
         return lambda vectors: vectors
-    return lambda vectors: encoding.encode(np.stack(vectors), answer.architecture)
+    return lambda vectors: encoding.encode(np.stack(vectors), answer.architecture, answer.int8_ranges)
 
 
 _JSON_FLOATS = frozenset({VectorType.FLOAT32, VectorType.FLOAT16, VectorType.BFLOAT16})
