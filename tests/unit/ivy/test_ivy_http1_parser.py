@@ -1,5 +1,6 @@
 """What is a request and what is refused, whichever way its bytes come apart."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -50,8 +51,9 @@ async def seen(fed: RequestParser) -> list[Seen | str]:
 async def _seen(call: Call) -> Seen:
     body = b""
     try:
-        while part := await call.body.next_part():
-            body += part
+        async with asyncio.timeout(10):
+            while part := await call.body.next_part():
+                body += part
     except RosebedError as error:
         return call.method, call.target, error.message
     return call.method, call.target, body
