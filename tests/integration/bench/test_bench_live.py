@@ -8,6 +8,7 @@ import pytest
 from bench_live import MINILM, STEP_TIME, http_stub, minilm_info, running_ivy, running_tulip
 from bench_reports import ENVIRONMENT, check_schema
 
+from rosebed import __version__
 from rosebed.bench.config import BenchConfig
 from rosebed.bench.report import as_json
 from rosebed.bench.run import BenchReport, run_bench
@@ -79,7 +80,7 @@ def test_scenarios_over_grpc(scenario: str, tulip: str) -> None:
 def test_scenarios_over_http(scenario: str, ivy: str, engine: FakeEngine) -> None:
     engine.batches.clear()
     value = check(run(scenario, ivy, **SCENARIOS[scenario]), scenario)
-    assert (value["target"]["server"], value["target"]["max_length"]) == ("rosebed", 256)
+    assert (value["target"]["server"], value["target"]["max_length"]) == (f"rosebed {__version__}", 256)
     assert {case["input"] for case in value["cases"]} == {"text" if scenario == "concurrency" else "ids"}
     assert all(case["device_per_step_ms"] is None for case in value["cases"])
     assert {batch.lane for batch in engine.batches} == ({Lane.ONLINE, Lane.BULK} if scenario == "open" else {0})
