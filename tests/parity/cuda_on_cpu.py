@@ -131,6 +131,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *, max_graph_tokens: int = 512) ->
         "current_stream": PlainStream,
         "graph_pool_handle": lambda: (0, 0),
         "mem_get_info": _mem_get_info,
+        "set_device": _itself,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(slot, "Queue", PlainQueue)

@@ -168,7 +168,9 @@ class MissingExtra(SetupError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra [{extra}]: pip install 'rosebed[{extra}]'")
+        super().__init__(
+            f"{what} needs the extra [{extra}]: pip install 'rosebed[{extra}]', or '.[{extra}]' from a clone"
+        )
         self.extra = extra
 
 

@@ -54,7 +54,10 @@ class ModelDirectory:
     def _only(self) -> Backend:
         only, *others = self._backends
         if others:
-            raise InvalidInput(f"model is missing, and several are served here; {self._all_names()}", param="model")
+            raise InvalidInput(
+                f"the request names no model (TEI's routes cannot), and several are served here; {self._all_names()}",
+                param="model",
+            )
         return only
 
     def _all_names(self) -> str:

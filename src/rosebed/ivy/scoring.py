@@ -11,7 +11,7 @@ from rosebed.core.activations import Activation, activate
 from rosebed.core.errors import InvalidInput, WrongModelKind
 from rosebed.core.retelling import naming
 from rosebed.core.scorer import ScorerKind, ScorerSpec
-from rosebed.core.scores import check_one_label, cosines_of, scores_of
+from rosebed.core.scores import Scale, check_one_label, cosines_of, scores_of
 from rosebed.core.types import Float32Array, Lane
 from rosebed.core.types import Sequence as TokenSequence
 from rosebed.ivy.backend import Backend
@@ -109,6 +109,7 @@ class ScoringService:
             computed = await self._compute(backend, pairs.items, work, logit_sequences, request.lane)
         return ScoringAnswer(
             scores=scores_of(computed.rows, scorer, request.scale)[pairs.places],
+            order=computed.rows[pairs.places, 0],
             model=request.model or model.names[0],
             num_tokens=computed.num_tokens,
             truncated_from=pairs.spread(computed.lengths_before),
@@ -134,8 +135,10 @@ class ScoringService:
         vectors = computed.rows[texts.places]
         queries, documents = vectors[:num_queries], vectors[num_queries:]
         cut = texts.spread(computed.lengths_before)
+        queries = np.broadcast_to(queries, documents.shape)
         return ScoringAnswer(
-            scores=cosines_of(np.broadcast_to(queries, documents.shape), documents, request.scale),
+            scores=cosines_of(queries, documents, request.scale),
+            order=cosines_of(queries, documents, Scale.RAW),
             model=request.model or model.names[0],
             num_tokens=computed.num_tokens,
             truncated_from={place - num_queries: length for place, length in cut.items() if place >= num_queries},

@@ -54,6 +54,9 @@ class ScoringAnswer:
 
     scores: Float32Array
     """float32[num_documents]"""
+    order: Float32Array
+    """float32[num_documents]: what they are ranked by, the logit or cosine itself. A sigmoid of float32 is 1 from
+    a logit of 17 on, and would make ties of what is none."""
     model: str
     """The name asked for, or the model's first."""
     num_tokens: int

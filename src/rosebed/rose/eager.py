@@ -51,4 +51,5 @@ class EagerRunner:
         return rows, rows.isfinite().all(dim=1), owners
 
     def _to_device(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._loaded.device)
+        # NOTE: spans may be views into a message; torch warns of arrays that it could write to and should not.
+        return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._loaded.device)

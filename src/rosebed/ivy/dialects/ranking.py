@@ -57,4 +57,4 @@ def texts_of(documents: Documents | None, name: str = "documents") -> list[str]:
 def best(answer: ScoringAnswer, top_n: int | None, name: str = "top_n") -> Sequence[tuple[int, float]]:
     """Place and score of the `top_n` best, best first. InvalidInput for a `top_n` below 1."""
     scores = answer.scores.tolist()
-    return [(index, scores[index]) for index in ranked(answer.scores, check_top_n(top_n, name))]
+    return [(index, scores[index]) for index in ranked(answer.order, check_top_n(top_n, name))]
