@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from rosebed.core.errors import ConfigError
@@ -29,6 +28,8 @@ class Int8Ranges:
     @classmethod
     def read(cls, path: str, dim: int) -> "Int8Ranges":
         """From the JSON file `path`, [[min, …], [max, …]] of `dim` components. ConfigError names the file."""
+        import msgspec  # clients import this module too, and do not have it
+
         where = f"--int8-ranges {path}"
         try:
             ranges = msgspec.json.decode(Path(path).expanduser().read_bytes(), type=tuple[list[float], list[float]])
