@@ -21,33 +21,33 @@ torch.set_num_threads(1)  # models this small gain nothing from threads, which w
 VOCAB_SIZE = 300
 MAX_LENGTH = 150
 
-_SIZES = {
+SIZES = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 64,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "intermediate_size": 96,
 }
-_BERT = _SIZES | {"max_position_embeddings": MAX_LENGTH}
-_ROBERTA = _SIZES | {"max_position_embeddings": MAX_LENGTH + 2, "pad_token_id": 1, "type_vocab_size": 1}
-_DISTILBERT = {"vocab_size": VOCAB_SIZE, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 96}
-_QWEN3 = _BERT | {"num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0}
+BERT = SIZES | {"max_position_embeddings": MAX_LENGTH}
+ROBERTA = SIZES | {"max_position_embeddings": MAX_LENGTH + 2, "pad_token_id": 1, "type_vocab_size": 1}
+DISTILBERT = {"vocab_size": VOCAB_SIZE, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 96}
+QWEN3 = BERT | {"num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0}
 
 CONFIGS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-    "bert": (transformers.BertConfig, _BERT),
-    "bert_relu": (transformers.BertConfig, _BERT | {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
-    "roberta": (transformers.RobertaConfig, _ROBERTA),
-    "roberta_pad_0": (transformers.RobertaConfig, _ROBERTA | {"pad_token_id": 0, "max_position_embeddings": 151}),
-    "xlm_roberta": (transformers.XLMRobertaConfig, _ROBERTA),
-    "camembert": (transformers.CamembertConfig, _ROBERTA),
-    "mpnet": (transformers.MPNetConfig, _SIZES | {"max_position_embeddings": MAX_LENGTH + 2}),
-    "bert_silu": (transformers.BertConfig, _BERT | {"hidden_act": "silu"}),
-    "bert_gelu_new": (transformers.BertConfig, _BERT | {"hidden_act": "gelu_new"}),
-    "distilbert": (transformers.DistilBertConfig, _DISTILBERT | {"max_position_embeddings": MAX_LENGTH}),
-    "qwen3": (transformers.Qwen3Config, _QWEN3),
-    "qwen3_rope_theta": (transformers.Qwen3Config, _QWEN3 | {"rope_theta": 1e6}),
-    "pplx": (transformers.Qwen3Config, _QWEN3),
-    "qwen3_not_causal": (transformers.Qwen3Config, _QWEN3),
+    "bert": (transformers.BertConfig, BERT),
+    "bert_relu": (transformers.BertConfig, BERT | {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
+    "roberta": (transformers.RobertaConfig, ROBERTA),
+    "roberta_pad_0": (transformers.RobertaConfig, ROBERTA | {"pad_token_id": 0, "max_position_embeddings": 151}),
+    "xlm_roberta": (transformers.XLMRobertaConfig, ROBERTA),
+    "camembert": (transformers.CamembertConfig, ROBERTA),
+    "mpnet": (transformers.MPNetConfig, SIZES | {"max_position_embeddings": MAX_LENGTH + 2}),
+    "bert_silu": (transformers.BertConfig, BERT | {"hidden_act": "silu"}),
+    "bert_gelu_new": (transformers.BertConfig, BERT | {"hidden_act": "gelu_new"}),
+    "distilbert": (transformers.DistilBertConfig, DISTILBERT | {"max_position_embeddings": MAX_LENGTH}),
+    "qwen3": (transformers.Qwen3Config, QWEN3),
+    "qwen3_rope_theta": (transformers.Qwen3Config, QWEN3 | {"rope_theta": 1e6}),
+    "pplx": (transformers.Qwen3Config, QWEN3),
+    "qwen3_not_causal": (transformers.Qwen3Config, QWEN3),
 }
 """Name → transformers' configuration. Those it has no class for are Qwen3 with other words in config.json."""
 

@@ -7,39 +7,28 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from rose_checkpoints import MAX_LENGTH, VOCAB_SIZE
+from rose_checkpoints import BERT, DISTILBERT, MAX_LENGTH, QWEN3, ROBERTA, SIZES
 
 from rosebed.core.types import Float32Array, Sequence
 
 NO, YES = 17, 42
 """Tokens that the language model answers with."""
 
-_SIZES = {
-    "vocab_size": VOCAB_SIZE,
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
-}
-_BERT = _SIZES | {"max_position_embeddings": MAX_LENGTH}
-_ROBERTA = _SIZES | {"max_position_embeddings": MAX_LENGTH + 2, "pad_token_id": 1, "type_vocab_size": 1}
-_DISTILBERT = {"vocab_size": VOCAB_SIZE, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 96}
-_QWEN3 = _BERT | {"num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0}
 _THREE = {"num_labels": 3}
 _ONE = {"num_labels": 1}
 
 CONFIGS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-    "bert": (transformers.BertConfig, _BERT | _ONE),
-    "bert_3": (transformers.BertConfig, _BERT | _THREE),
-    "roberta": (transformers.RobertaConfig, _ROBERTA | _ONE),
-    "xlm_roberta": (transformers.XLMRobertaConfig, _ROBERTA | _ONE),
-    "xlm_roberta_3": (transformers.XLMRobertaConfig, _ROBERTA | _THREE),
-    "camembert": (transformers.CamembertConfig, _ROBERTA | _ONE),
-    "mpnet": (transformers.MPNetConfig, _SIZES | {"max_position_embeddings": MAX_LENGTH + 2} | _ONE),
-    "distilbert": (transformers.DistilBertConfig, _DISTILBERT | {"max_position_embeddings": MAX_LENGTH}),
-    "qwen3": (transformers.Qwen3Config, _QWEN3 | {"tie_word_embeddings": True}),
-    "qwen3_untied": (transformers.Qwen3Config, _QWEN3 | {"tie_word_embeddings": False}),
-    "qwen3_score": (transformers.Qwen3Config, _QWEN3 | _THREE),
+    "bert": (transformers.BertConfig, BERT | _ONE),
+    "bert_3": (transformers.BertConfig, BERT | _THREE),
+    "roberta": (transformers.RobertaConfig, ROBERTA | _ONE),
+    "xlm_roberta": (transformers.XLMRobertaConfig, ROBERTA | _ONE),
+    "xlm_roberta_3": (transformers.XLMRobertaConfig, ROBERTA | _THREE),
+    "camembert": (transformers.CamembertConfig, ROBERTA | _ONE),
+    "mpnet": (transformers.MPNetConfig, SIZES | {"max_position_embeddings": MAX_LENGTH + 2} | _ONE),
+    "distilbert": (transformers.DistilBertConfig, DISTILBERT | {"max_position_embeddings": MAX_LENGTH}),
+    "qwen3": (transformers.Qwen3Config, QWEN3 | {"tie_word_embeddings": True}),
+    "qwen3_untied": (transformers.Qwen3Config, QWEN3 | {"tie_word_embeddings": False}),
+    "qwen3_score": (transformers.Qwen3Config, QWEN3 | _THREE),
 }
 """Name → transformers' configuration. DistilBERT has transformers' own default, two labels."""
 LANGUAGE_MODELS = frozenset({"qwen3", "qwen3_untied"})
