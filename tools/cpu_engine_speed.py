@@ -21,7 +21,7 @@ from rosebed.core.outputs import OutputLayout, StepResult
 from rosebed.core.types import Batch, Sequence
 from rosebed.rose.attention.registry import create_attention
 from rosebed.rose.cpu_engine import TOKEN_BUDGET
-from rosebed.rose.eager import EagerRunner
+from rosebed.rose.eager import EagerForward, StepRunner
 from rosebed.rose.loader import load_model
 from rosebed.rose.ops import onednn, reference
 from rosebed.rose.ops.base import Ops
@@ -40,7 +40,9 @@ class Rosebed:
         self.model = load_model(spec, ops, device=torch.device("cpu"), dtype=torch.float32)
         if ops is onednn:
             onednn.pack(self.model.model)
-        self.runner = EagerRunner(self.model, create_attention("sdpa", self.model.model.attention_spec))
+        self.runner = StepRunner(
+            self.model, EagerForward(self.model, create_attention("sdpa", self.model.model.attention_spec))
+        )
 
     def embed(self, texts: list[str]) -> None:
         for batch in batches(self.sequences(texts)):

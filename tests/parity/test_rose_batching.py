@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from rosebed.core.outputs import RowStatus
 from rosebed.core.types import Batch, Float32Array, OutputKind
+from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
 
 LENGTHS = (3, 70, 1, 64, 20, 21, 150, 9, 20)
@@ -32,17 +33,22 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.fixture(params=["torch", "openvino"])
+def config(request: pytest.FixtureRequest) -> EngineConfig:
+    return EngineConfig(device="cpu", num_threads=1, cpu_backend=request.param)
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean", "last"])
-def test_batch_equals_singles(folder: Path, pooling: str) -> None:
-    engine = load(folder, pooling=pooling)
+def test_batch_equals_singles(folder: Path, config: EngineConfig, pooling: str) -> None:
+    engine = load(folder, config=config, pooling=pooling)
     sequences = [make_sequence(random_ids(length, seed=i)) for i, length in enumerate(LENGTHS)]
     together = vectors_of(engine, pack(*sequences))
     alone = np.concatenate([vectors_of(engine, pack(sequence)) for sequence in sequences])
     np.testing.assert_allclose(together, alone, atol=1e-5, rtol=1e-5)
 
 
-def test_order_does_not_matter(folder: Path) -> None:
-    engine = load(folder)
+def test_order_does_not_matter(folder: Path, config: EngineConfig) -> None:
+    engine = load(folder, config=config)
     sequences = [make_sequence(random_ids(length, seed=i)) for i, length in enumerate(LENGTHS)]
     order = np.random.default_rng(3).permutation(len(sequences))
     straight = vectors_of(engine, pack(*sequences))
@@ -50,9 +56,9 @@ def test_order_does_not_matter(folder: Path) -> None:
     np.testing.assert_allclose(shuffled, straight[order], atol=1e-5, rtol=1e-5)
 
 
-def test_a_bad_sequence_spoils_only_itself(folder: Path, tmp_path: Path) -> None:
+def test_a_bad_sequence_spoils_only_itself(folder: Path, config: EngineConfig, tmp_path: Path) -> None:
     _poison(folder, tmp_path)
-    engine = load(tmp_path)
+    engine = load(tmp_path, config=config)
     sequences = [make_sequence(random_ids(length, seed=i) % POISON) for i, length in enumerate(LENGTHS)]
     clean = vectors_of(engine, pack(*sequences))
     bad = {1, 4}

@@ -15,7 +15,7 @@ from rosebed.core.outputs import OutputSpec, RowsPer, StepResult
 from rosebed.core.types import Batch, OutputKind, Sequence, whole_span
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
-from rosebed.rose.eager import EagerRunner
+from rosebed.rose.eager import StepRunner
 
 DIM = 64
 
@@ -26,9 +26,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     return write_checkpoint("bert", folder), folder
 
 
-@pytest.fixture
-def engine(checkpoint: tuple[Any, Path]) -> CpuEngine:
-    return load(checkpoint[1])
+@pytest.fixture(params=["torch", "openvino"])
+def engine(request: pytest.FixtureRequest, checkpoint: tuple[Any, Path]) -> CpuEngine:
+    return load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1, cpu_backend=request.param))
 
 
 def test_info(engine: CpuEngine, checkpoint: tuple[Any, Path]) -> None:
@@ -88,13 +88,13 @@ def test_a_failed_step_says_why_and_leaves_the_next_unharmed(engine: CpuEngine) 
 
 def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, both_done = threading.Event(), threading.Event()
-    run = EagerRunner.run
+    run = StepRunner.run
 
-    def run_behind_the_gate(self: EagerRunner, batch: Batch, result: StepResult) -> None:
+    def run_behind_the_gate(self: StepRunner, batch: Batch, result: StepResult) -> None:
         assert gate.wait(10)
         run(self, batch, result)
 
-    monkeypatch.setattr(EagerRunner, "run", run_behind_the_gate)
+    monkeypatch.setattr(StepRunner, "run", run_behind_the_gate)
     seen: list[tuple[str, int]] = []
     lazies: list[LazyTensor] = [engine.step(pack(make_sequence(random_ids(9)))) for _ in range(2)]
     for name, lazy in zip(("first", "second"), lazies, strict=True):
@@ -160,14 +160,14 @@ def test_number_of_threads_holds_on_the_thread_that_steps_alone(
     checkpoint: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = torch.get_num_threads()
-    engine = load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1))
+    engine = load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1, cpu_backend="torch"))
     seen: list[int] = []
 
     def ask(*_arguments: object) -> None:
         seen.append(torch.get_num_threads())
 
     # torch's setting belongs to a thread: ask the one that steps.
-    monkeypatch.setattr(EagerRunner, "run", ask)
+    monkeypatch.setattr(StepRunner, "run", ask)
     engine.step(pack(make_sequence(random_ids(5)))).result()
     engine.close()
     assert (seen, torch.get_num_threads()) == ([1], outside)

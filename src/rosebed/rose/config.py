@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from rosebed.core.errors import ConfigError
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16", "float8", "int8"]
+CpuBackend = Literal["auto", "torch", "openvino"]
 GraphPolicy = Literal["full", "lazy", "off"]
 ATTENTION_BACKENDS = ("sdpa", "triton", "torch-varlen", "flashinfer-fa2", "flashinfer-fa3", "fa3", "fa4")
 """The first runs on the CPU, the others on GPUs."""
@@ -54,8 +55,11 @@ class EngineConfig:
     refine_graphs: bool = True
     """With graphs in full: counts the sizes of steps, keeps the counts in the user's cache folder, and captures graphs
     for frequent sizes while the server is idle."""
+    cpu_backend: CpuBackend = "auto"
+    """What computes on a CPU: torch, or openvino, which answers short texts in less than half of the time; auto takes
+    openvino where it is installed and computes in this dtype, else torch."""
     num_threads: int | None = None
-    """CPU threads that one step uses; none leaves torch's own choice, one per core."""
+    """CPU threads that one step uses; none takes as many as torch would, one per core."""
 
 
 def resolve_config(
@@ -80,6 +84,8 @@ def resolve_config(
         raise ConfigError("--dtype float8 is not served on the CPU: take bfloat16 or float32")
     if dtype == "int8" and kind == "cuda":
         raise ConfigError("--dtype int8 is not served on a GPU: take float8 or bfloat16")
+    if dtype == "int8" and config.cpu_backend == "openvino":
+        raise ConfigError("--dtype int8 is not served by --cpu-backend openvino: take torch or auto")
     return replace(config, device=device, dtype=dtype)
 
 
@@ -95,6 +101,7 @@ def check_config(config: EngineConfig) -> None:
     if config.tune_table is not None:
         _check_type("--tune-table", config.tune_table, str)
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
+    _check_choice("--cpu-backend", config.cpu_backend, get_args(CpuBackend))
     _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
     _check_flag("--bulk-slot", config.bulk_slot)
     _check_flag("--refine-graphs", config.refine_graphs)

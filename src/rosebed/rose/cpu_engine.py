@@ -1,12 +1,14 @@
 """The CPU engine: steps run one after another on a thread of their own, and call back when done.
 
-torch releases the interpreter while it computes, so the caller's loop goes on. Knows no queue and no request.
+What computes releases the interpreter meanwhile, so the caller's loop goes on. Knows no queue and no request.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -20,10 +22,10 @@ from rosebed.core.outputs import OutputLayout, StepResult
 from rosebed.core.types import Batch, Sequence, whole_span
 from rosebed.rose.attention.registry import create_attention
 from rosebed.rose.config import DtypeName, EngineConfig
-from rosebed.rose.eager import EagerRunner
+from rosebed.rose.eager import EagerForward, StepRunner
 from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
 from rosebed.rose.loader import LoadedModel, load_model
-from rosebed.rose.ops import int8, onednn, reference
+from rosebed.rose.ops import cpu, int8, onednn
 from rosebed.rose.ops.base import Ops
 from rosebed.rose.pages import keep_freed_memory
 
@@ -39,6 +41,8 @@ _DTYPES: Mapping[DtypeName, torch.dtype] = {
 }
 """Of everything but the weights of products, which int8 alone rounds further."""
 
+_logger = logging.getLogger(__name__)
+
 
 def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
     """Load `spec` on the CPU; `config` is resolved."""
@@ -50,19 +54,47 @@ def load_cpu_engine(spec: ModelSpec, config: EngineConfig) -> "CpuEngine":
         max_workers=1, thread_name_prefix="rose-step", initializer=_set_num_threads, initargs=(config.num_threads,)
     )
     try:
-        loaded = executor.submit(_load, spec, config).result()
+        loaded, runner = executor.submit(_load, spec, config).result()
     except BaseException:
         executor.shutdown(wait=False)
         raise
-    return CpuEngine(loaded, config, executor)
+    return CpuEngine(loaded, runner, config, executor)
 
 
-def _load(spec: ModelSpec, config: EngineConfig) -> LoadedModel:
+def _load(spec: ModelSpec, config: EngineConfig) -> tuple[LoadedModel, StepRunner]:
     keep_freed_memory()
+    if not _tries_openvino(config):
+        return _load_torch(spec, config)
+    loaded = load_model(spec, cpu, device=torch.device("cpu"), dtype=torch.float32)
+    try:
+        return loaded, _compiled(loaded, config)
+    except Exception as error:
+        if config.cpu_backend == "openvino":
+            raise
+        _logger.warning("%s: torch computes, since OpenVINO does not: %s", spec.folder, error)
+    return _load_torch(spec, config)
+
+
+def _tries_openvino(config: EngineConfig) -> bool:
+    if config.cpu_backend != "auto":
+        return config.cpu_backend == "openvino"
+    return config.dtype != "int8" and config.attention == "auto" and find_spec("openvino") is not None
+
+
+def _compiled(loaded: LoadedModel, config: EngineConfig) -> StepRunner:
+    from rosebed.rose.openvino.forward import OpenVinoForward
+    from rosebed.rose.openvino.runner import OpenVinoRunner
+
+    forward = OpenVinoForward(loaded, dtype=config.dtype, num_threads=torch.get_num_threads())
+    return OpenVinoRunner(loaded, forward)
+
+
+def _load_torch(spec: ModelSpec, config: EngineConfig) -> tuple[LoadedModel, StepRunner]:
     ops, pack = _operations(config.dtype)
     loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=_DTYPES[config.dtype])
     pack(loaded.model)
-    return loaded
+    attention = create_attention("sdpa", loaded.model.attention_spec)
+    return loaded, StepRunner(loaded, EagerForward(loaded, attention))
 
 
 def _operations(dtype: DtypeName) -> tuple[Ops, Callable[[nn.Module], None]]:
@@ -71,19 +103,19 @@ def _operations(dtype: DtypeName) -> tuple[Ops, Callable[[nn.Module], None]]:
         if not int8.is_available():
             raise ConfigError("--dtype int8: this build of torch has no quantized products for this processor")
         return int8, int8.pack
-    return (onednn, onednn.pack) if onednn.is_available() else (reference, lambda _: None)
+    return (onednn, onednn.pack) if onednn.is_available() else (cpu, lambda _: None)
 
 
 class CpuEngine:
     """`Engine` on the CPU. `step` is called from one thread at a time."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig, executor: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, loaded: LoadedModel, runner: StepRunner, config: EngineConfig, executor: ThreadPoolExecutor
+    ) -> None:
         """Steps run on the one thread of `executor`, which is the engine's from now on."""
         limits = _limits(config.token_budget or TOKEN_BUDGET)
         self._info = replace(loaded.engine_info(limits, max_in_flight=MAX_IN_FLIGHT), dtype=config.dtype)
-        attention = create_attention("sdpa", loaded.model.attention_spec)
-        attention.allocate(self._info.limits)
-        self._runner = EagerRunner(loaded, attention)
+        self._runner = runner
         self._arenas = ArenaRing(MAX_IN_FLIGHT)
         self._executor = executor
 

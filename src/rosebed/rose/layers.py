@@ -42,7 +42,7 @@ def fused_qkv(hidden_size: int, heads: HeadShape, *, bias: bool) -> FusedLinear:
 def split_heads(qkv: Tensor, heads: HeadShape) -> tuple[Tensor, Tensor, Tensor]:
     """Views q [T, num_heads, head_dim], k and v [T, num_kv_heads, head_dim] of a packed [T, …] tensor."""
     num_heads, num_kv_heads, head_dim = heads
-    q, k, v = qkv.view(len(qkv), -1, head_dim).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
+    q, k, v = qkv.view(qkv.shape[0], -1, head_dim).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
     return q, k, v
 
 

@@ -110,7 +110,10 @@ class DenseHead(nn.Module):
 
     def vectors(self, hidden_states: Tensor, spans: Tensor) -> Tensor:
         """float32[num_rows, dim], before truncation and normalisation."""
-        vectors = self.ops.pool(hidden_states, spans, self.pooling)
+        return self.project(self.ops.pool(hidden_states, spans, self.pooling))
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """float32[num_rows, dim] of float32[num_rows, hidden], pooled: the Dense modules."""
         for projection in self.projections:
             vectors = projection(vectors)
         return vectors

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rosebed.rose.ops.base import Activation, LayerNormWeights
-from rosebed.rose.ops.onednn import embed_layer_norm, finalize_dense, pool, qk_norm_rope, rms_norm
+from rosebed.rose.ops.cpu import embed_layer_norm, finalize_dense, pool, qk_norm_rope, rms_norm
 
 __all__ = [
     "embed_layer_norm",
