@@ -13,9 +13,11 @@ from rosebed.core.engine import Completion, Engine, LazyTensor
 from rosebed.core.errors import ConfigError, StepFailed
 from rosebed.core.outputs import OutputSpec, RowsPer, StepResult
 from rosebed.core.types import Batch, OutputKind, Sequence, whole_span
+from rosebed.rose import cpu_engine
 from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
 from rosebed.rose.eager import StepRunner
+from rosebed.rose.openvino.runner import OpenVinoRunner
 
 DIM = 64
 
@@ -95,6 +97,7 @@ def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine, monkeypa
         run(self, batch, result)
 
     monkeypatch.setattr(StepRunner, "run", run_behind_the_gate)
+    monkeypatch.delattr(OpenVinoRunner, "run")
     seen: list[tuple[str, int]] = []
     lazies: list[LazyTensor] = [engine.step(pack(make_sequence(random_ids(9)))) for _ in range(2)]
     for name, lazy in zip(("first", "second"), lazies, strict=True):
@@ -108,6 +111,38 @@ def test_callbacks_come_in_order_from_another_thread(engine: CpuEngine, monkeypa
     assert all(lazy.ready() for lazy in lazies)
     lazies[0].add_done_callback(lambda: seen.append(("late", threading.get_ident())))
     assert seen[-1] == ("late", threading.get_ident())
+
+
+def test_short_steps_run_where_they_are_asked_for(
+    checkpoint: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    gate = threading.Event()
+    run = StepRunner.run
+
+    def note(self: StepRunner, batch: Batch, result: StepResult) -> None:
+        threads.append(threading.current_thread().name.partition("_")[0])
+        assert batch.num_tokens < 100 or gate.wait(10)
+        run(self, batch, result)
+
+    monkeypatch.setattr(OpenVinoRunner, "run", note)
+    monkeypatch.setattr(cpu_engine, "INLINE_NS", 10**12)  # however busy the machine is
+    short = pack(make_sequence(random_ids(9)))
+    engine = load(checkpoint[1], config=EngineConfig(device="cpu", num_threads=1, cpu_backend="openvino"))
+    first = engine.step(short)
+    expected = first.result().output(OutputKind.DENSE).copy()
+    first.release()
+    second = engine.step(short)
+    assert second.ready()
+    np.testing.assert_array_equal(second.result().output(OutputKind.DENSE), expected)
+    second.release()
+    long, behind = engine.step(pack(make_sequence(random_ids(120)))), engine.step(short)
+    assert not behind.ready()  # it does not overtake, and nobody waits for it here
+    gate.set()
+    np.testing.assert_array_equal(behind.result().output(OutputKind.DENSE), expected)
+    assert long.ready()
+    own = threading.current_thread().name.partition("_")[0]
+    assert threads == ["rose-step", own, "rose-step", "rose-step"]
 
 
 def test_two_results_may_be_held_and_no_more(engine: CpuEngine) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rosebed.core.outputs import OutputLayout, StepResult
-from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor
+from rosebed.rose.lazy import Arena, ArenaRing, FutureTensor, run_inline
 
 
 def a_result() -> StepResult:
@@ -58,3 +58,16 @@ def test_the_ring_has_so_many_arenas_and_no_more() -> None:
         ring.acquire()
     ring.give_back(first)
     assert ring.acquire() is first
+
+
+def test_what_runs_inline_is_done_whatever_came_of_it() -> None:
+    result = a_result()
+    assert FutureTensor(run_inline(lambda: result), lambda: None).result() is result
+
+    def fail() -> StepResult:
+        raise ValueError("no")
+
+    lazy = FutureTensor(run_inline(fail), lambda: None)
+    assert lazy.ready()
+    with pytest.raises(ValueError, match="no"):
+        lazy.result()

@@ -8,7 +8,8 @@ from tulip_machine import DIES, LIMITS, NON_FINITE, POISON, RAISES, RAISES_LATE,
 
 from rosebed.core.engine import BatchLimits, Completion
 from rosebed.core.errors import DeadlineExceeded, Overloaded, PayloadTooLarge, StepFailed, Unavailable
-from rosebed.core.types import Lane
+from rosebed.core.types import Batch, Lane
+from rosebed.testing.engine import FakeStep
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.cost import Cost
 
@@ -85,6 +86,27 @@ def test_callbacks_close_the_next_batch_when_the_step_ends() -> None:
     assert machine.scheduler.num_in_flight == 1
     machine.finish_step()
     assert machine.batches == [[[1]], [[2]]]
+
+
+def test_what_the_engine_ran_at_once_is_answered_in_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(completion=Completion.CALLBACK)
+    step = machine.engine.step
+
+    def run(batch: Batch) -> FakeStep:
+        lazy = step(batch)
+        lazy.finish()
+        return lazy
+
+    monkeypatch.setattr(machine.engine, "step", run)
+    machine.submit([[1], [2]])
+    machine.submit([[3]], lane=Lane.BULK)
+    assert machine.scheduler.turn()  # and then whoever waits gets to know
+    assert [state.sequences[0].token_ids.tolist() for state in machine.answered] == [[1]]
+    assert machine.batches == [[[1], [2]]]
+    assert machine.scheduler.turn()
+    assert machine.batches == [[[1], [2]], [[3]]]
+    assert not machine.scheduler.turn()
+    assert machine.scheduler.idle
 
 
 def test_a_request_is_split_over_batches_and_answered_once() -> None:

@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 
 from rosebed.core.engine import Completion
+from rosebed.core.types import Batch
 from rosebed.testing import FakeEngine, StepTime, fake_sequence
+from rosebed.testing.engine import FakeStep
 from rosebed.tulip import step_loop
 from rosebed.tulip.config import TulipConfig
 from rosebed.tulip.metrics import TulipMetrics
@@ -27,9 +29,9 @@ class Counted:
         self._turn = self.loop.scheduler.turn
         self.loop.scheduler.turn = self._count
 
-    def _count(self) -> None:
+    def _count(self) -> bool:
         self.turns += 1
-        self._turn()
+        return self._turn()
 
     async def run(self, *token_ids: int) -> RequestState:
         """One request, all the way."""
@@ -53,6 +55,24 @@ async def test_callbacks_cost_one_turn_to_start_and_one_to_finish() -> None:
     counted = Counted(FakeEngine(completion=Completion.CALLBACK, step_time=StepTime(base_s=0.01)))
     await counted.run(1)
     assert counted.turns == 2
+    await asyncio.sleep(0.02)
+    assert counted.turns == 2
+    counted.engine.close()
+
+
+async def test_a_step_that_ran_at_once_costs_one_turn_and_a_look_at_what_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = Counted(FakeEngine(completion=Completion.CALLBACK, by_hand=True))
+    step = counted.engine.step
+
+    def run(batch: Batch) -> FakeStep:
+        lazy = step(batch)
+        lazy.finish()
+        return lazy
+
+    monkeypatch.setattr(counted.engine, "step", run)
+    await counted.run(1)
     await asyncio.sleep(0.02)
     assert counted.turns == 2
     counted.engine.close()

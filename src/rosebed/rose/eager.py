@@ -38,6 +38,9 @@ class EagerForward:
 class StepRunner:
     """A forward pass and the heads of its model. One caller at a time."""
 
+    runs_on_any_thread = False
+    """Whether it costs nothing to be called from now this and now that thread. torch's OpenMP has a team for each."""
+
     def __init__(self, loaded: LoadedModel, forward: Forward) -> None:
         self._loaded = loaded
         self._forward = forward

@@ -36,6 +36,11 @@ class Slot:
         """Whether another step may be enqueued."""
         return len(self.steps) < self._max_steps
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it has steps, and all of them have ended."""
+        return bool(self.steps) and self.steps[-1].lazy.ready()
+
     def oldest(self) -> Step | None:
         """The step the engine works on now. Safe to call from any thread."""
         try:

@@ -110,12 +110,20 @@ class Scheduler:
         """The deadline of `state` is over: it is answered now, if it was not before."""
         self._ledger.fail_request(state, DeadlineExceeded("the deadline passed before the request was done"))
 
-    def turn(self) -> None:
-        """One pass of the step loop: take in what is done, then keep the engine busy."""
+    def turn(self) -> bool:
+        """One pass of the step loop: take in what is done, then keep the engine busy.
+
+        True where the engine has run a step meanwhile: who waits for its answer should get it before the next turn.
+        """
         for slot in self._slots.all:
             self._harvest(slot)
         while portions := self._next_portions():
             self._start(portions)
+            slot = self._slots.of(portions[0].state.lane)
+            if not self._polls and slot.is_done:
+                self._harvest(slot)
+                return True
+        return False
 
     def _harvest(self, slot: Slot) -> None:
         # A slot's steps end in the order they were enqueued, so only the oldest is asked.
@@ -217,7 +225,8 @@ class Scheduler:
         )
         self._metrics.batch_tokens.observe(batch.num_tokens)
         self._metrics.batch_sequences.observe(batch.num_sequences)
-        self._on_step(lazy)
+        if self._polls or not lazy.ready():
+            self._on_step(lazy)
 
     def _learn(self, step: Step, elapsed_ns: int) -> None:
         known_ns = self.step_times.predict_ns(step.num_tokens)

@@ -65,7 +65,7 @@ class StepLoop:
     def _turn(self) -> None:
         self._armed = False
         try:
-            self.scheduler.turn()
+            has_run = self.scheduler.turn()
         except Exception as error:
             # The scheduler's books may be wrong now, so nothing it would do later can be trusted.
             _LOG.exception("the step loop failed")
@@ -74,7 +74,7 @@ class StepLoop:
         now_ns = time.monotonic_ns()
         if self.scheduler.must_poll:
             self._awake_until_ns = now_ns + LINGER_NS
-        if now_ns < self._awake_until_ns:
+        if has_run or now_ns < self._awake_until_ns:
             self.wake()
         self._turned_ns = now_ns
         if self._idle_timer is None and self._may_idle:

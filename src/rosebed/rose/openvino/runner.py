@@ -18,6 +18,8 @@ from rosebed.rose.ops.reference import MIN_NORM
 class OpenVinoRunner(StepRunner):
     """A compiled model and the heads that are not compiled with it."""
 
+    runs_on_any_thread = True
+
     def __init__(self, loaded: LoadedModel, forward: OpenVinoForward) -> None:
         super().__init__(loaded, forward)
         self._compiled = forward
