@@ -173,6 +173,35 @@ def test_warm_up_leaves_both_buffers_free_and_close_waits(engine: CpuEngine) -> 
     assert all(lazy.ready() for lazy in lazies)
 
 
+@pytest.mark.parametrize(("warm_up_s", "longest_idle_s", "expected"), [(0, 60, [1, 2, 3]), (0, 0, [1]), (60, 60, [])])
+def test_kernels_of_short_sequences_are_made_ahead_of_need(
+    checkpoint: tuple[Any, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    warm_up_s: float,
+    longest_idle_s: float,
+    expected: list[int],
+) -> None:
+    monkeypatch.setattr(cpu_engine, "WARM_UP_S", warm_up_s)
+    monkeypatch.setattr(cpu_engine, "LONGEST_IDLE_S", longest_idle_s)
+    monkeypatch.setattr(cpu_engine, "LONGEST_TRIED", 3)
+    engine = load(checkpoint[1])
+    tried: list[int] = []
+    step = engine.step
+
+    def note(batch: Batch) -> LazyTensor:
+        tried.append(batch.num_tokens)
+        return step(batch)
+
+    monkeypatch.setattr(engine, "step", note)
+    engine.warm_up()
+    assert tried == ([150] if not warm_up_s else [150, 1, 2, 3])
+    tried.clear()
+    while engine.idle():
+        pass
+    assert tried == expected
+    assert not engine.idle()
+
+
 def test_only_sequences_that_want_it_get_a_dense_row(checkpoint: tuple[Any, Path]) -> None:
     engine = load(checkpoint[1])
     unwanted = Sequence(token_ids=random_ids(4), pool_spans=whole_span(4), outputs=frozenset())

@@ -5,6 +5,7 @@ What computes releases the interpreter meanwhile, so the caller's loop goes on. 
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -36,6 +37,12 @@ TOKEN_BUDGET = 1024
 MAX_OUTPUT_BYTES = 64 << 20
 INLINE_NS = 8_000_000
 """Steps that take no longer are run by whoever calls `step`: handing one over and its result back takes 0.3 ms."""
+
+WARM_UP_S = 0.3
+"""Of short steps, before the engine is ready."""
+LONGEST_TRIED = 512
+"""Tokens of the longest sequence whose kernels are made ahead of need."""
+LONGEST_IDLE_S = 0.05
 
 _DTYPES: Mapping[DtypeName, torch.dtype] = {
     "float32": torch.float32,
@@ -122,6 +129,8 @@ class CpuEngine:
         self._arenas = ArenaRing(MAX_IN_FLIGHT)
         self._short = ShortSteps(INLINE_NS)
         self._last: Future[StepResult] | None = None
+        self._untried = deque(range(1, min(LONGEST_TRIED, self._info.max_length, limits.tokens) + 1))
+        """Lengths of which no step has been run ahead of need."""
         self._executor = executor
 
     @property
@@ -149,19 +158,31 @@ class CpuEngine:
         return self._runner.runs_on_any_thread and not is_waiting and self._short.holds(num_tokens)
 
     def warm_up(self) -> None:
-        """One short and one full step: torch picks and compiles its kernels at first use."""
-        for num_tokens in (1, min(self._info.limits.tokens, self._info.max_length)):
-            ids, outputs = np.zeros(num_tokens, np.int32), self._info.main_output
-            sequence = Sequence(token_ids=ids, pool_spans=whole_span(num_tokens), outputs=outputs)
-            lazy = self.step(Batch.pack([sequence]))
-            try:
-                lazy.result()
-            finally:
-                lazy.release()
+        """The longest step, then one of each length from the shortest up, for a moment: kernels are made at first
+        use, and then kept, for each number of tokens."""
+        deadline_s = time.monotonic() + WARM_UP_S
+        self._try(min(self._info.limits.tokens, self._info.max_length))
+        while self._untried and time.monotonic() < deadline_s:
+            self._try(self._untried.popleft())
 
     def idle(self) -> bool:
-        """Nothing to be done."""
-        return False
+        """The next length; until their steps take too long for anybody who comes to wait for one."""
+        if not self._untried:
+            return False
+        if self._try(self._untried.popleft()) > LONGEST_IDLE_S:
+            self._untried.clear()
+        return bool(self._untried)
+
+    def _try(self, num_tokens: int) -> float:
+        """Run a step of one sequence; the seconds it took."""
+        started_s = time.monotonic()
+        ids, outputs = np.zeros(num_tokens, np.int32), self._info.main_output
+        lazy = self.step(Batch.pack([Sequence(token_ids=ids, pool_spans=whole_span(num_tokens), outputs=outputs)]))
+        try:
+            lazy.result()
+        finally:
+            lazy.release()
+        return time.monotonic() - started_s
 
     def statistics(self) -> EngineStatistics:
         """None: the CPU has no graphs."""
