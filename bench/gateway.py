@@ -2,12 +2,12 @@
 
     python bench/gateway.py FOLDER
 
-FOLDER is a checkpoint (no weights are read). The inference server is a `FakeEngine` whose vectors cost nothing. On a
-machine that does other work too, compare figures of one run only.
+FOLDER is a checkpoint (no weights are read). The inference server costs next to nothing (`null_tulip`), the client as
+little where `wrk` is installed, and the worker has a core to itself if there are two. On a machine that does other work
+too, compare figures of one run only.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import signal
@@ -16,22 +16,27 @@ import sys
 import tempfile
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
+import null_tulip
 import numpy as np
 import orjson
-import uvloop
+from http_load import Load, client_name, put_load
 
-from rosebed.bench.targets.http_connection import HttpConnection, request_bytes
+from rosebed.bench.targets.http_connection import request_bytes
 from rosebed.core.checkpoint import CheckpointFiles
 from rosebed.core.encodings import to_base64
-from rosebed.core.model_spec import resolve_model_spec
-from rosebed.core.outputs import OutputLayout, OutputSpec, RowsPer, RowStatus, StepResult
-from rosebed.core.types import Batch, OutputKind
+from rosebed.core.model_spec import ModelSpec, resolve_model_spec
+from rosebed.core.outputs import OutputSpec, RowsPer
+from rosebed.core.types import OutputKind
 from rosebed.ivy.config import ModelConfig
 from rosebed.ivy.dialects.openai import EmbeddingsBody
 from rosebed.ivy.http.json_body import JsonReader
@@ -43,39 +48,31 @@ from rosebed.ivy.model import ServedModel
 from rosebed.proto.codec import Assembler, request_message
 from rosebed.proto.link import frame
 from rosebed.proto.rosebed_pb2 import DTYPE_FLOAT32, EmbedResponse, Output, StreamRequest
-from rosebed.testing import FakeEngine, fake_info
-from rosebed.tulip.config import TulipConfig
-from rosebed.tulip.server import TulipServer
+from rosebed.testing import fake_info
 
 DIM = 1024
 TEXT = "A man is playing a guitar on stage."
 OUTPUTS = {OutputKind.DENSE: OutputSpec(rows_per=RowsPer.SPAN, dim=DIM)}
+WARM_UP_S = 1.0
+READY_WITHIN_S = 60.0
 
 
-def bodies(vocab_size: int) -> dict[str, bytes]:
-    """Requests by name: a short text, and ids."""
-    ids = np.random.default_rng(0).integers(1000, min(vocab_size, 30_000), 4096).tolist()
-    inputs: dict[str, Any] = {"text": TEXT, "128 ids": ids[:128], "4096 ids": ids}
+def bodies(spec: ModelSpec) -> dict[str, bytes]:
+    """Requests by name: a short text, and ids, as many as the model takes."""
+    ids = np.random.default_rng(0).integers(1000, min(spec.vocab_size, 30_000), 4096).tolist()
+    inputs: dict[str, Any] = {"short text": TEXT}
+    for length in (128, 4096):
+        if length <= spec.max_length:
+            inputs[f"{length} ids"] = ids[:length]
+        else:
+            print(f"left out: {length} ids, as this model takes {spec.max_length}")
     return {
         name: json.dumps({"input": value, "encoding_format": "base64"}, separators=(",", ":")).encode()
         for name, value in inputs.items()
     }
 
 
-class IdleEngine(FakeEngine):
-    """Answers with the same numbers whatever it is asked."""
-
-    numbers = np.random.default_rng(0).normal(0, 0.03, 1 << 20).astype(np.float32).view(np.uint8)
-
-    def compute(self, batch: Batch) -> StepResult:
-        layout = OutputLayout.plan(batch, self.info.outputs)
-        result = StepResult(layout=layout, buffer=self.numbers[: layout.num_bytes].copy(), device_ns=1000)
-        for position in range(batch.num_sequences):
-            result.status[position] = RowStatus.OK
-        return result
-
-
-async def serve_tulip(folder: str, path: str) -> None:
+def serve_tulip(folder: str, address: str) -> None:
     """Until killed."""
     spec = resolve_model_spec(CheckpointFiles.read(Path(folder)))
     info = replace(
@@ -84,74 +81,60 @@ async def serve_tulip(folder: str, path: str) -> None:
         vocab_size=spec.vocab_size,
         fingerprint=spec.fingerprint,
     )
-    server = TulipServer(IdleEngine(info), TulipConfig(host=f"unix:{path}"))
-    await server.start()
-    await server.wait_closed()
+    null_tulip.serve(info, address)
+
+
+_SERVE_IVY = """
+import os, sys
+from rosebed.ivy.config import IvyConfig, ModelConfig
+from rosebed.ivy.server import serve
+os.sched_setaffinity(0, {int(sys.argv[2])})
+config = IvyConfig(models=(ModelConfig(tulips=(sys.argv[1],)),), port=0)
+serve(config, on_listening=lambda port: print(port, flush=True))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
-    """What came of one body under load."""
+class Gateway:
+    """A running gateway of one worker."""
 
-    num_requests: int
-    wall_s: float
-    worker_s: float
-    """Processor time of the worker."""
-    took_ms: list[float]
+    url: str
+    worker: int
+    """Its process id."""
 
-    def line(self, name: str) -> str:
-        p50, p99 = np.percentile(self.took_ms, [50, 99])
-        return (
-            f"| {name} | {self.worker_s / self.num_requests * 1e6:.0f} | {self.num_requests / self.wall_s:.0f} "
-            f"| {p50:.2f} | {p99:.2f} |"
-        )
+    def processor_s(self) -> float:
+        """Processor time that the worker has taken."""
+        fields = Path(f"/proc/{self.worker}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def load(url: str, body: bytes, worker: int, *, connections: int, seconds: float) -> Load:
-    """Ask again and again over so many connections, each waiting for its answer."""
-    split = urlsplit(url)
-    payload = request_bytes(split, "/v1/embeddings", body, None)
-    took_ms: list[float] = []
-    before_s, started_s = _processor_s(worker), time.perf_counter()
-    deadline_s = started_s + seconds
-
-    async def ask() -> None:
-        connection = HttpConnection(split)
-        while (sent_s := time.perf_counter()) < deadline_s:
-            answer = await connection.exchange(payload)
-            assert answer.status == 200, answer.body
-            took_ms.append((time.perf_counter() - sent_s) * 1e3)
-        await connection.close()
-
-    await asyncio.gather(*(ask() for _ in range(connections)))
-    wall_s = time.perf_counter() - started_s
-    return Load(num_requests=len(took_ms), wall_s=wall_s, worker_s=_processor_s(worker) - before_s, took_ms=took_ms)
+def _wait_ready(url: str) -> None:
+    """Return once the gateway there serves. TimeoutError if it does not."""
+    deadline_s = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline_s:
+        try:
+            with urlopen(f"{url}/ready", timeout=1):  # noqa: S310 - our own http address
+                return
+        except (URLError, ConnectionError, TimeoutError):  # not there yet
+            time.sleep(0.1)
+    raise TimeoutError(f"the gateway is not ready after {READY_WITHIN_S:g} s")
 
 
-def _processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def under_load(arguments: argparse.Namespace) -> None:
-    """Print a table: processor time of the worker for each request, and what clients saw."""
+@contextmanager
+def gateway(folder: str, core: int) -> Generator[Gateway]:
+    """One with its worker on `core`, and an inference server on the cores of this process."""
     with tempfile.TemporaryDirectory() as scratch:
-        path = f"{scratch}/tulip.sock"
-        tulip = subprocess.Popen([sys.executable, __file__, arguments.folder, "--tulip", path])
-        script = "import sys; from rosebed.ivy.server import serve; "
-        script += "from rosebed.ivy.config import IvyConfig, ModelConfig; model = ModelConfig(tulips=(sys.argv[1],)); "
-        script += "serve(IvyConfig(models=(model,), port=0), on_listening=lambda port: print(port, flush=True))"
-        ivy = subprocess.Popen([sys.executable, "-c", script, f"unix:{path}"], stdout=subprocess.PIPE, text=True)
+        address = f"unix:{scratch}/tulip.sock"
+        tulip = subprocess.Popen([sys.executable, __file__, folder, "--tulip", address])
+        ivy = subprocess.Popen(
+            [sys.executable, "-c", _SERVE_IVY, address, str(core)], stdout=subprocess.PIPE, text=True
+        )
         try:
             assert ivy.stdout is not None
             url = f"http://127.0.0.1:{int(ivy.stdout.readline())}"
-            uvloop.run(_wait_ready(url))
+            _wait_ready(url)
             (worker,) = (int(pid) for pid in Path(f"/proc/{ivy.pid}/task/{ivy.pid}/children").read_text().split())
-            print("| request | worker µs | requests/s | p50 ms | p99 ms |\n|---|---|---|---|---|")
-            for name, body in bodies(30_000).items():
-                for seconds in (0.5, arguments.seconds):
-                    measured = uvloop.run(load(url, body, worker, connections=arguments.connections, seconds=seconds))
-                print(measured.line(name), flush=True)
+            yield Gateway(url=url, worker=worker)
         finally:
             ivy.send_signal(signal.SIGTERM)
             ivy.wait()
@@ -159,22 +142,34 @@ def under_load(arguments: argparse.Namespace) -> None:
             tulip.wait()
 
 
-async def _wait_ready(url: str) -> None:
-    connection = HttpConnection(urlsplit(url))
-    payload = request_bytes(urlsplit(url), "/ready", None, None)
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if (await connection.exchange(payload)).status == 200:
-                    return
-            except Exception:  # not there yet
-                await asyncio.sleep(0.1)
+def under_load(folder: str, asked: dict[str, bytes], *, connections: int, seconds: float) -> None:
+    """Print a table: processor time of the worker for each request, and what clients saw."""
+    core, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others or {core})
+    where = "on a core of its own" if others else "on the one core that there is"
+    print(f"client: {client_name()}, {connections} connections; the worker is {where}\n")
+    with gateway(folder, core) as measured:
+        print("| request | worker µs | of its core | requests/s | p50 ms | p99 ms | max ms |")
+        print("|---|---|---|---|---|---|---|")
+        for name, body in asked.items():
+            put = partial(put_load, f"{measured.url}/v1/embeddings", body, connections=connections)
+            put(seconds=WARM_UP_S)
+            before_s = measured.processor_s()
+            load = put(seconds=seconds)
+            print(_line(name, load, measured.processor_s() - before_s), flush=True)
 
 
-def stages(folder: str) -> None:
+def _line(name: str, load: Load, worker_s: float) -> str:
+    return (
+        f"| {name} | {worker_s / load.num_requests * 1e6:.0f} | {worker_s / load.wall_s:.0%} "
+        f"| {load.num_requests / load.wall_s:.0f} | {load.p50_ms:.2f} | {load.p99_ms:.2f} | {load.max_ms:.1f} |"
+    )
+
+
+def stages(folder: str, asked: dict[str, bytes]) -> None:
     """Print a table: microseconds of each stage by itself, the best of many rounds."""
     model = ServedModel.load(folder, ModelConfig(tulips=("unix:none",)))
-    columns = {name: _stages(model, body) for name, body in bodies(model.spec.vocab_size).items()}
+    columns = {name: _stages(model, body) for name, body in asked.items()}
     print(f"| stage, µs | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     for stage in next(iter(columns.values())):
         print(f"| {stage} | {' | '.join(f'{column[stage]:.1f}' for column in columns.values())} |")
@@ -236,17 +231,18 @@ def _best_us(stage: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="a checkpoint that takes 4096 tokens")
+    parser.add_argument("folder", help="a checkpoint; what is over its limit on tokens is left out")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--tulip", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.tulip:
-        uvloop.run(serve_tulip(arguments.folder, arguments.tulip))
+        serve_tulip(arguments.folder, arguments.tulip)
         return
-    under_load(arguments)
+    asked = bodies(resolve_model_spec(CheckpointFiles.read(Path(arguments.folder))))
+    stages(arguments.folder, asked)
     print()
-    stages(arguments.folder)
+    under_load(arguments.folder, asked, connections=arguments.connections, seconds=arguments.seconds)
 
 
 if __name__ == "__main__":
