@@ -10,7 +10,8 @@ from grpc._cython import cygrpc
 
 from rosebed.core.errors import Overloaded, ServerError
 from rosebed.core.types import Lane, OutputKind
-from rosebed.ivy.upstream.stream import MAX_JOINED_BYTES, ReplicaLost, Stream, running
+from rosebed.ivy.upstream.stream import ReplicaLost, Stream, running
+from rosebed.ivy.upstream.wire import MAX_JOINED_BYTES, GrpcWire
 from rosebed.proto.codec import error_item, separated
 from rosebed.proto.rosebed_pb2 import DTYPE_FLOAT32, EmbedResponse, Output, StreamRequest
 from rosebed.testing import fake_info, fake_sequence
@@ -57,7 +58,7 @@ async def call() -> HandCall:
 
 @pytest.fixture
 async def stream(call: HandCall) -> AsyncGenerator[Stream]:
-    stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
+    stream = Stream(GrpcWire(call), Lane.ONLINE, fake_info().outputs)
     async with running(stream.run()):
         yield stream
 
@@ -134,7 +135,7 @@ async def test_answer_that_crosses_a_cancellation_harms_nobody(call: HandCall, s
 
 
 async def test_end_that_crosses_a_cancellation_loses_the_others_only(call: HandCall) -> None:
-    stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
+    stream = Stream(GrpcWire(call), Lane.ONLINE, fake_info().outputs)
     async with running(stream.run()) as run:
         task, other = ask(stream, 1), ask(stream, 2)
         await settled(lambda: len(call.sent()) == 2)
@@ -171,7 +172,7 @@ async def test_malformed_answer_fails_only_its_request(call: HandCall, stream: S
 
 @pytest.mark.parametrize("end", [cygrpc.EOF, ConnectionError("gone")])
 async def test_end_of_the_stream_loses_what_is_in_flight(call: HandCall, end: object) -> None:
-    stream = Stream(call, Lane.ONLINE, fake_info().outputs)  # pyright: ignore[reportArgumentType]
+    stream = Stream(GrpcWire(call), Lane.ONLINE, fake_info().outputs)
     async with running(stream.run()):
         task = ask(stream, 1)
         await settled(lambda: len(call.sent()) == 1)

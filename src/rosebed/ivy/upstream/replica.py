@@ -57,6 +57,8 @@ class Replica:
         """Tokens this worker asked for and has not got back."""
         self.limits = MessageLimits()
         """What one message to it may hold."""
+        self.ready = False
+        """Whether it is connected, and said that it serves: no Tulip does before a real inference succeeded."""
         self._accept = accept
         self._on_ready = on_ready
         self._on_lost = on_lost
@@ -66,17 +68,12 @@ class Replica:
         self._was_ready = False
         self._answered = asyncio.Event()
 
-    @property
-    def ready(self) -> bool:
-        """Whether it is connected, and said that it serves: no Tulip does before a real inference succeeded."""
-        return bool(self._streams)
-
     async def request(self, sequences: AnySequence[Sequence], lane: Lane) -> ReplyRows:
         """The rows of `sequences`; ReplicaLost if the connection is or goes away."""
         stream = self._streams.get(lane)
         if stream is None:
             raise ReplicaLost(f"{self.target} is not connected")
-        num_tokens = sum([sequence.num_tokens for sequence in sequences])
+        num_tokens = sum([len(sequence.token_ids) for sequence in sequences])
         self.outstanding_tokens += num_tokens
         try:
             return await stream.request(sequences)
@@ -114,10 +111,11 @@ class Replica:
             max_bytes = info.max_message_bytes or DEFAULT_MESSAGE_BYTES
             check_message_bytes(max_bytes, info.engine.max_length)
             self.limits = MessageLimits(sequences=info.max_request_sequences, num_bytes=max_bytes)
-            calls = {lane: await open_call(self.target, stub, stack) for lane in Lane}
             streams = {
-                lane: Stream(call, lane, info.engine.outputs, max_message_bytes=max_bytes)
-                for lane, call in calls.items()
+                lane: Stream(
+                    await open_call(self.target, stub, stack, max_message_bytes=max_bytes), lane, info.engine.outputs
+                )
+                for lane in Lane
             }
             # NOTE: no request is sent to try it: on a busy replica that would wait behind all queued work.
             works = [*(stream.run() for stream in streams.values()), until_silent(stub)]
@@ -127,13 +125,13 @@ class Replica:
 
     async def _use(self, streams: Mapping[Lane, Stream], until: AnySequence[asyncio.Task[None]]) -> NoReturn:
         """Take requests until one of the tasks ends; raises why."""
-        self._streams, self._last_reason, self._was_ready = streams, "", True
+        self._streams, self._last_reason, self.ready, self._was_ready = streams, "", True, True
         self._on_ready()
         started_s = time.monotonic()
         try:
             ended, _ = await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._streams = {}
+            self._streams, self.ready = {}, False
             if time.monotonic() - started_s > LONGEST_BACKOFF_S:  # not one that comes only to go
                 self._backoff_s = FIRST_BACKOFF_S
         ended.pop().result()
