@@ -4,8 +4,9 @@ Two rules keep the faster ones honest: one that cannot read every part of the fi
 from the tokenizers library on the probes below, each time a model is loaded. Cutting is not their business, nor are
 special tokens.
 
-The faster ones take texts one by one on the calling thread, which lets go of the interpreter meanwhile: they need no
-thread pool, the pools of many workers would only fight, and a pool does not survive a fork.
+The faster libraries take texts one by one on the calling thread, which lets go of the interpreter meanwhile: they need
+no thread pool, the pools of many workers would only fight, and a pool does not survive a fork. For BERT's tokenizer
+there is none; short texts are looked up word by word instead (`text.words`).
 """
 
 import logging
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenizers import Tokenizer
-from tokenizers.models import BPE, Unigram
+from tokenizers.models import BPE, Unigram, WordPiece
 
 from rosebed.text.special_tokens import SpecialTokenTemplate
+from rosebed.text.words import WordMemory
 
 _logger = logging.getLogger(__name__)
 
@@ -101,23 +103,25 @@ def choose_encoder(folder: Path, tokenizer: Tokenizer) -> Encoder:
     """The fastest encoder for the folder's tokenizer that gives the ids of `tokenizer`, its loaded form."""
     reference = TokenizersEncoder(tokenizer)
     try:
-        faster = _faster(folder / "tokenizer.json", tokenizer)
+        faster = _faster(folder / "tokenizer.json", tokenizer, reference)
     except (ModuleNotFoundError, ValueError) as error:
         _logger.info("tokenizing with the tokenizers library: %s", error)
         return reference
     if faster is None:
         return reference
-    if faster.encode(_PROBES) != reference.encode(_PROBES):
+    if [faster.encode([text])[0] for text in _PROBES] != reference.encode(_PROBES):
         _logger.warning("%s gives other ids for this tokenizer: tokenizing with the tokenizers library", faster.name)
         return reference
     return faster
 
 
-def _faster(path: Path, tokenizer: Tokenizer) -> Encoder | None:
+def _faster(path: Path, tokenizer: Tokenizer, reference: TokenizersEncoder) -> Encoder | None:
     match tokenizer.model:
         case BPE():
             return FastokensEncoder(path)
         case Unigram():
             return SplintrEncoder(path, SpecialTokenTemplate.probe(tokenizer, 1))
+        case WordPiece():
+            return WordMemory(tokenizer, reference.encode)
         case _:
             return None
