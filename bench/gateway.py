@@ -26,14 +26,13 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import msgspec
 import null_tulip
 import numpy as np
-import orjson
 from http_load import Load, client_name, put_load
 
 from rosebed.bench.targets.http_connection import request_bytes
 from rosebed.core.checkpoint import CheckpointFiles
-from rosebed.core.encodings import to_base64
 from rosebed.core.model_spec import ModelSpec, resolve_model_spec
 from rosebed.core.outputs import OutputSpec, RowsPer
 from rosebed.core.types import OutputKind
@@ -207,7 +206,7 @@ def _stages(model: ServedModel, body: bytes) -> dict[str, float]:
     reply, clock = Reply(200, b""), Clock()
 
     def encode() -> bytes:
-        return orjson.dumps({"object": "embedding", "index": 0, "embedding": to_base64(numbers)})
+        return msgspec.json.encode({"object": "embedding", "index": 0, "embedding": numbers.tobytes()})
 
     def head() -> bytes:
         return answer_head(reply, b"-" * 32, date=clock.header(), closes=False, says_keep_alive=False)
