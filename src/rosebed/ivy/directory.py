@@ -34,8 +34,8 @@ class ModelDirectory:
 
     async def connected(self, name: str | None) -> Backend:
         """The same, with its replicas, once one has connected or a worker just started has waited long enough."""
-        nameless = [backend for backend in self._backends if not backend.names]
-        if nameless and name is not None and not any(name in backend.names for backend in self._backends):
+        if name is not None and not any(name in backend.names for backend in self._backends):
+            nameless = [backend for backend in self._backends if not backend.names]
             await asyncio.gather(*(backend.balancer.await_first() for backend in nameless))
         backend = self._named(name)
         await backend.balancer.await_first()

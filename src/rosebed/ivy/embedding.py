@@ -1,10 +1,11 @@
 """The walk of an embeddings request: model, tokens, sequences, replicas, answer. Knows no dialect and no HTTP."""
 
 import time
+from collections.abc import Awaitable
 from functools import partial
 
 from rosebed.core.errors import InvalidInput, RosebedError
-from rosebed.core.types import Sequence
+from rosebed.core.types import Lane, Sequence
 from rosebed.ivy.backend import Backend
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.model import ServedModel
@@ -41,56 +42,60 @@ class EmbeddingService:
         started_ns = time.perf_counter_ns()
         tokenized = await self._tokenize(model, request)
         tokenization_ns = time.perf_counter_ns() - started_ns
-        _check_tokens(tokenized, request.most_tokens)
-        joined = await _compute(backend, model.sequences(tokenized, request), request)
+        num_tokens = sum([len(item.token_ids) for item in tokenized])
+        _check_tokens(num_tokens, request.most_tokens)
+        sequences = model.sequences(tokenized, request)
+        compute = _compute_each_token if request.each_token else _compute
+        joined = await compute(backend, sequences, request.lane)
         answer = EmbeddingsAnswer(
             rows=joined.rows,
             model=request.model or model.names[0],
             architecture=model.spec.architecture,
             int8_ranges=model.int8_ranges,
-            num_tokens=sum(item.num_tokens for item in tokenized),
+            num_tokens=num_tokens,
             truncated_from={i: item.num_tokens_before for i, item in enumerate(tokenized) if item.num_tokens_before},
             timings=Timings(tokenization_ns=tokenization_ns, queue_ns=joined.queue_ns, compute_ns=joined.compute_ns),
         )
         backend.count("inputs", len(tokenized))
         backend.count("tokens", answer.num_tokens)
-        backend.count("truncated_inputs", len(answer.truncated_from))
+        if answer.truncated_from:
+            backend.count("truncated_inputs", len(answer.truncated_from))
         return answer
 
     def _check_count(self, request: EmbeddingsRequest) -> None:
-        if request.num_inputs == 0:
+        num_inputs = request.num_inputs
+        if num_inputs == 0:
             raise EmptyInput("input should hold at least one text or token list", param="input")
-        if request.num_inputs > self._max_inputs:
+        if num_inputs > self._max_inputs:
             raise InvalidInput(
-                f"input holds {request.num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)",
+                f"input holds {num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)",
                 param="input",
             )
-        num_chunks = sum(map(len, request.documents))
-        if num_chunks > MAX_CHUNKS:
+        if request.documents and (num_chunks := sum(map(len, request.documents))) > MAX_CHUNKS:
             raise InvalidInput(f"input holds {num_chunks} chunks, over the limit of {MAX_CHUNKS}", param="input")
 
     async def _tokenize(self, model: ServedModel, request: EmbeddingsRequest) -> list[TokenizedInput]:
         options = model.tokenize_options(request, auto_truncate=model.auto_truncate)
-        work = partial(model.tokenize, request, options)
         size = _size(request, options)
         if size <= (MAX_INLINE_TOKEN_IDS if request.token_ids else MAX_INLINE_CHARACTERS):
-            return work()
-        return await self._workload.run(size, work)
+            return model.tokenize(request, options)
+        return await self._workload.run(size, partial(model.tokenize, request, options))
 
 
-async def _compute(backend: Backend, sequences: list[Sequence], request: EmbeddingsRequest) -> JoinedRows:
-    if not request.each_token:
-        return await backend.balancer.compute(sequences, request.lane)
+def _compute(backend: Backend, sequences: list[Sequence], lane: Lane) -> Awaitable[JoinedRows]:
+    return backend.balancer.compute(sequences, lane)
+
+
+async def _compute_each_token(backend: Backend, sequences: list[Sequence], lane: Lane) -> JoinedRows:
     pieces = Pieces.cut(sequences, backend.engine.limits.spans)
     try:
-        joined = await backend.balancer.compute(pieces.sequences, request.lane)
+        joined = await backend.balancer.compute(pieces.sequences, lane)
     except RosebedError as error:
         raise renumbered(error, pieces.owners) from error
     return joined._replace(rows=pieces.join(joined.rows))
 
 
-def _check_tokens(tokenized: list[TokenizedInput], most_tokens: int | None) -> None:
-    num_tokens = sum(item.num_tokens for item in tokenized)
+def _check_tokens(num_tokens: int, most_tokens: int | None) -> None:
     if most_tokens is not None and num_tokens > most_tokens:
         raise InvalidInput(f"input holds {num_tokens} tokens in all, over the limit of {most_tokens}", param="input")
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as AnySequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from rosebed.proto.failures import error_of
 from rosebed.proto.rosebed_pb2 import DTYPE_FLOAT32, EmbedResponse, Output
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyTimings:
+class ReplyTimings(NamedTuple):
     """Where a request's time went at the server, in nanoseconds."""
 
     queue_ns: int = 0
@@ -49,16 +48,8 @@ class ReplyRows:
         return self.outputs[kind][starts[index] : starts[index + 1]]
 
 
-@dataclass(slots=True)
-class _Part:
-    """One output in the making."""
-
-    dim: int
-    chunks: list[bytes] = field(default_factory=list[bytes])
-
-    def rows(self) -> Float32Array:
-        data = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
-        return np.frombuffer(data, "<f4").astype(np.float32, copy=False).reshape(-1, self.dim)
+_WIRE_FLOAT = np.dtype("<f4")
+_NO_TIMINGS = ReplyTimings()
 
 
 class Assembler:
@@ -68,10 +59,12 @@ class Assembler:
         """`sequences` as they were sent, `specs` as the replica's `Info` gave them."""
         self._sequences = sequences
         self._specs = specs
-        self._parts = {kind: _Part(_dim(sequences[0], kind, specs)) for kind in sequences[0].outputs}
+        self._wanted = sequences[0].outputs
+        self._chunks: dict[int, list[bytes]] = {}
+        """Of each kind, the rows that came."""
         self._errors: dict[int, RosebedError] = {}
         self._refusal: RosebedError | None = None
-        self._timings = ReplyTimings()
+        self._timings = _NO_TIMINGS
         self.done = False
         """Whether the last response has come."""
 
@@ -79,11 +72,9 @@ class Assembler:
         """Take the next response, in the order they came."""
         if response.HasField("refused"):
             self._refusal = error_of(response.refused)
-        for item in response.errors:
-            if item.index >= len(self._sequences):
-                raise ServerError(f"the replica reports an error for sequence {item.index} of {len(self._sequences)}")
-            self._errors[item.index] = error_of(item)
-        for output in response.outputs:
+        if response.errors:
+            self._add_errors(response)
+        for output in response.outputs[:]:  # a list: to iterate over what protobuf has takes twice as long
             self._append(output)
         if response.last:
             timings = response.timings
@@ -92,16 +83,28 @@ class Assembler:
             )
             self.done = True
 
+    def _add_errors(self, response: EmbedResponse) -> None:
+        for item in response.errors:
+            if item.index >= len(self._sequences):
+                raise ServerError(f"the replica reports an error for sequence {item.index} of {len(self._sequences)}")
+            self._errors[item.index] = error_of(item)
+
     def _append(self, output: Output) -> None:
-        part = self._parts.get(int(output.kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
-        data = output.data
-        if part is None or output.dtype != DTYPE_FLOAT32 or output.dim != part.dim:
+        kind, dim, data = int(output.kind), output.dim, output.data  # pyright: ignore[reportArgumentType]
+        if kind not in self._wanted or output.dtype != DTYPE_FLOAT32 or dim != self._dim(kind):
             raise ServerError(
                 f"the replica sent output kind {output.kind}, dtype {output.dtype}, dim {output.dim}, not as asked"
             )
-        if len(data) != 4 * output.rows * output.dim:
-            raise ServerError(f"the replica sent {len(data)} bytes for {output.rows} rows of {output.dim}")
-        part.chunks.append(data)
+        if len(data) != 4 * output.rows * dim:
+            raise ServerError(f"the replica sent {len(data)} bytes for {output.rows} rows of {dim}")
+        self._chunks.setdefault(kind, []).append(data)
+
+    def _dim(self, kind: int) -> int:
+        """Components of a row. `kind` is one that was asked for, as it is on the wire."""
+        dimensions = self._sequences[0].dimensions
+        if dimensions and kind == OutputKind.DENSE:
+            return dimensions
+        return self._specs[kind].dim  # pyright: ignore[reportArgumentType]
 
     def result(self) -> ReplyRows:
         """The whole answer, once `done`; raises the server's reason if it refused the request."""
@@ -109,20 +112,23 @@ class Assembler:
             raise ValueError("the last response has not come yet")
         if self._refusal is not None:
             raise self._refusal
-        outputs = {kind: part.rows() for kind, part in self._parts.items()}
-        row_starts = {kind: self._row_starts(kind) for kind in outputs}
-        for kind, rows in outputs.items():
-            if len(rows) != row_starts[kind][-1]:
-                raise ServerError(f"the replica sent {len(rows)} {kind.name} rows, not {row_starts[kind][-1]}")
+        outputs: dict[OutputKind, Float32Array] = {}
+        row_starts: dict[OutputKind, AnySequence[int]] = {}
+        for kind in self._wanted:
+            outputs[kind] = rows = self._rows(kind)
+            row_starts[kind] = starts = self._row_starts(kind)
+            if len(rows) != starts[-1]:
+                raise ServerError(f"the replica sent {len(rows)} {kind.name} rows, not {starts[-1]}")
         return ReplyRows(outputs=outputs, row_starts=row_starts, errors=self._errors, timings=self._timings)
+
+    def _rows(self, kind: OutputKind) -> Float32Array:
+        chunks = self._chunks.get(kind, ())
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return np.frombuffer(data, _WIRE_FLOAT).astype(np.float32, copy=False).reshape(-1, self._dim(kind))
 
     def _row_starts(self, kind: OutputKind) -> list[int]:
         spec = self._specs[kind]
-        counts = [0 if i in self._errors else spec.rows(s) for i, s in enumerate(self._sequences)]
-        return [0, *accumulate(counts)]
-
-
-def _dim(sequence: Sequence, kind: OutputKind, specs: OutputSpecs) -> int:
-    if kind is OutputKind.DENSE and sequence.dimensions:
-        return sequence.dimensions
-    return specs[kind].dim
+        starts = [0]
+        for index, sequence in enumerate(self._sequences):
+            starts.append(starts[-1] + (0 if index in self._errors else spec.rows(sequence)))
+        return starts

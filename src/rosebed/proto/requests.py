@@ -32,15 +32,19 @@ def request_message(
     first = sequences[0]
     if len(sequences) > 1:
         _check_alike(sequences)
+    # Fields left at their defaults cost time too, so the rare ones are set only where they are not.
     message = EmbedRequest(
         request_id=request_id,
         token_ids=_packed([sequence.token_ids for sequence in sequences]),
-        lengths=struct.pack(f"<{len(sequences)}i", *[sequence.num_tokens for sequence in sequences]),
-        dimensions=first.dimensions or None,
-        lane=int(lane),  # pyright: ignore[reportArgumentType]
-        timeout_ns=timeout_ns,
-        fingerprint=fingerprint,
+        lengths=struct.pack(f"<{len(sequences)}i", *[len(sequence.token_ids) for sequence in sequences]),
+        lane=lane,  # pyright: ignore[reportArgumentType]
     )
+    if first.dimensions:
+        message.dimensions = first.dimensions
+    if timeout_ns:
+        message.timeout_ns = timeout_ns
+    if fingerprint:
+        message.fingerprint = fingerprint
     if first.normalize is not None:
         message.normalize = first.normalize
     if first.outputs != DENSE_ONLY:
@@ -59,22 +63,29 @@ def _check_alike(sequences: AnySequence[Sequence]) -> None:
 
 def _packed(arrays: list[Int32Array]) -> bytes:
     joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    return joined.astype("<i4", copy=False).tobytes()
+    return joined.astype(_WIRE_INT, copy=False).tobytes()
 
 
 def _pack_token_types(message: EmbedRequest, sequences: AnySequence[Sequence]) -> None:
-    if any(sequence.token_type_ids is not None for sequence in sequences):
-        message.token_type_ids = _packed(
-            [
-                np.zeros(sequence.num_tokens, np.int32) if sequence.token_type_ids is None else sequence.token_type_ids
-                for sequence in sequences
-            ]
-        )
+    for sequence in sequences:
+        if sequence.token_type_ids is not None:
+            break
+    else:
+        return
+    message.token_type_ids = _packed(
+        [
+            np.zeros(sequence.num_tokens, np.int32) if sequence.token_type_ids is None else sequence.token_type_ids
+            for sequence in sequences
+        ]
+    )
 
 
 def _pack_spans(message: EmbedRequest, sequences: AnySequence[Sequence]) -> None:
-    # NOTE: compared as lists, since arithmetic on arrays this small costs numpy twenty times as much.
-    if all(sequence.pool_spans.tolist() == [[0, sequence.num_tokens]] for sequence in sequences):
+    for sequence in sequences:
+        # NOTE: compared as lists, since arithmetic on arrays this small costs numpy twenty times as much.
+        if sequence.pool_spans.tolist() != [[0, len(sequence.token_ids)]]:
+            break
+    else:
         return
     message.span_offsets = _packed([sequence.pool_spans for sequence in sequences])
     message.span_counts = np.array([sequence.num_spans for sequence in sequences], "<i4").tobytes()

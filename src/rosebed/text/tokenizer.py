@@ -213,6 +213,8 @@ class TextTokenizer:
             (ids,) = self._encoder.encode(self._prepare(row, options))
         except (TypeError, AttributeError, UnicodeEncodeError):
             raise self._fault((row,), slice(0, 1), template, options) from None
+        if 0 < len(ids) + template.num_tokens <= self._limit(options):
+            return self._dressed((ids,), 0, 0, template, options)
         return self._dress((Ids(ids),), 0, template, options)
 
     def _groups(self, rows: Sequence[tuple[str, ...]], options: TokenizeOptions) -> Iterator[slice]:
@@ -313,16 +315,26 @@ class TextTokenizer:
         if texts[0].is_head and not options.truncate:
             raise too_long(f"input[{index}] has over {num_before} tokens", self._limit(options), index)
         kept = fit(ids, limit=self._limit(options), num_special=template.num_tokens, index=index, options=options)
+        return self._dressed(kept, num_before - sum(map(len, kept)) - template.num_tokens, index, template, options)
+
+    def _dressed(
+        self,
+        kept: tuple[list[int], ...],
+        num_cut: int,
+        index: int,
+        template: SpecialTokenTemplate,
+        options: TokenizeOptions,
+    ) -> TokenizedInput:
+        """The ids of one input, `num_cut` less than there were, with the special tokens around them."""
         token_ids = template.token_ids(kept)
         if self._has_strangers:
             self._refuse_strangers(token_ids, index)
-        num_cut = num_before - len(token_ids)
         types = template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None
         return TokenizedInput(
             token_ids=np.array(token_ids, np.int32),
             token_type_ids=None if types is None else np.array(types, np.int32),
             pool_spans=self._pool_spans(len(token_ids), num_cut, options),
-            num_tokens_before=num_before if num_cut else 0,
+            num_tokens_before=len(token_ids) + num_cut if num_cut else 0,
         )
 
     def _refuse_strangers(self, token_ids: list[int], index: int) -> None:

@@ -31,17 +31,20 @@ class Body:
         """More of it came."""
         self._parts.append(part)
         self.num_waiting += len(part)
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def finish(self) -> None:
         """All of it came."""
         self.is_complete = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def break_off(self, error: RosebedError) -> None:
         """No more will come; `error` says why."""
         self._error = error
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def take(self) -> bytes:
         """What came and was not taken yet; empty if nothing."""
@@ -60,8 +63,7 @@ class Body:
             await self._waiter
         return self.take()
 
-    def _wake(self) -> None:
-        if self._waiter is not None:
-            if not self._waiter.done():
-                self._waiter.set_result(None)
-            self._waiter = None
+    def _wake(self, waiter: "asyncio.Future[None]") -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+        self._waiter = None

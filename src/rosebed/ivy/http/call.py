@@ -74,15 +74,20 @@ class Call:
         content_type = self.headers.get(b"content-type", b"")
         if content_type and content_type != b"application/json" and not _JSON_TYPE.match(content_type):
             raise UnsupportedMediaType(f"the body should be application/json, not {_printable(content_type)}")
-        encoding = self.headers.get(b"content-encoding", b"identity").strip().lower()
-        if encoding not in (b"identity", b"gzip", b"x-gzip", b""):
-            raise UnsupportedMediaType(f"content-encoding {_printable(encoding)} is not read here; gzip is")
+        is_packed = b"content-encoding" in self.headers and self._is_packed(self.headers[b"content-encoding"])
         body = await intake.read(self.body)
-        if body and encoding.endswith(b"gzip"):
+        if body and is_packed:
             body = await intake.unpack(body)
         if not body:
             raise InvalidInput("the body is empty; it should be a JSON object")
         return body
+
+    @staticmethod
+    def _is_packed(content_encoding: bytes) -> bool:
+        encoding = content_encoding.strip().lower()
+        if encoding not in (b"identity", b"gzip", b"x-gzip", b""):
+            raise UnsupportedMediaType(f"content-encoding {_printable(encoding)} is not read here; gzip is")
+        return encoding.endswith(b"gzip")
 
 
 def new_request_id() -> bytes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as AnySequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 from rosebed.core.errors import RequestError, RosebedError, Unavailable, error_from_code, mapping_of
@@ -96,12 +97,12 @@ class Balancer:
         if not ready:
             raise Unavailable("no inference server is ready")
         shares = split(
-            [sequence.num_tokens for sequence in sequences],
+            [len(sequence.token_ids) for sequence in sequences],
             [replica.outstanding_tokens for replica in ready],
             _limits(ready),
         )
         if len(shares) == 1:
-            return joined([await self._ask(ready[shares[0].replica], shares[0], sequences, lane)])
+            return joined((await self._ask(ready[shares[0].replica], shares[0], sequences, lane),))
         windows = [asyncio.Semaphore(MAX_SHARES_IN_FLIGHT) for _ in ready]
 
         async def ask(share: Share) -> ReplyRows:
@@ -141,8 +142,12 @@ def _limits(replicas: AnySequence[Replica]) -> MessageLimits:
 
 def joined(replies: AnySequence[ReplyRows]) -> JoinedRows:
     """All shares as one; raises what `join` does."""
+    rows = join(replies)
+    if len(replies) == 1:
+        timings = replies[0].timings
+        return JoinedRows(rows, timings.queue_ns, timings.compute_ns)
     return JoinedRows(
-        rows=join(replies),
+        rows=rows,
         queue_ns=max(reply.timings.queue_ns for reply in replies),
         compute_ns=max(reply.timings.compute_ns for reply in replies),
     )
@@ -156,7 +161,8 @@ def join(replies: Iterable[ReplyRows]) -> list[Float32Array]:
             index = min(reply.errors)
             raise _named(reply.errors[index], len(rows) + index)
         ((kind, starts),) = reply.row_starts.items()
-        rows += [reply.rows(kind, index) for index in range(len(starts) - 1)]
+        all_rows = reply.outputs[kind]
+        rows += [all_rows] if len(starts) == 2 else [all_rows[start:stop] for start, stop in pairwise(starts)]
     return rows
 
 

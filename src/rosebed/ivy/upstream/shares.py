@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,7 @@ class MessageLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """The sequences [start, stop) of a request, for one replica."""
 
     replica: int
@@ -47,7 +47,7 @@ def split(num_tokens: Sequence[int], outstanding: Sequence[int], limits: Message
     total = sum(num_tokens)
     fits = len(num_tokens) <= limits.sequences and message_bytes(total, len(num_tokens)) <= limits.num_bytes
     if total <= MIN_SHARE_TOKENS and fits:  # nearly every online request
-        return [Share(min(range(len(outstanding)), key=outstanding.__getitem__), 0, len(num_tokens))]
+        return [Share(outstanding.index(min(outstanding)), 0, len(num_tokens))]
     loads = level(total, outstanding)
     replicas = [replica for replica, load in enumerate(loads) if load]
     ends = np.cumsum(num_tokens)
