@@ -46,7 +46,8 @@ def split(num_tokens: Sequence[int], outstanding: Sequence[int], limits: Message
     """
     total = sum(num_tokens)
     fits = len(num_tokens) <= limits.sequences and message_bytes(total, len(num_tokens)) <= limits.num_bytes
-    if total <= MIN_SHARE_TOKENS and fits:  # nearly every online request
+    most = MIN_SHARE_TOKENS if len(outstanding) > 1 else MAX_SHARE_TOKENS
+    if total <= most and fits:  # nearly every online request
         return [Share(outstanding.index(min(outstanding)), 0, len(num_tokens))]
     loads = level(total, outstanding)
     replicas = [replica for replica, load in enumerate(loads) if load]
