@@ -52,4 +52,5 @@ async def test_served_ranks_are_those_of_cross_encoders(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores, [rank["score"] for rank in expected], atol=1e-5)
     assert answer.headers["x-rosebed-truncated"] == "4"
     by_place = {item["index"]: item["score"] for item in scored.json()["data"]}
-    assert scores == [by_place[rank["index"]] for rank in ranks]
+    # Not to the last bit: texts share rows of a batch with others here and there.
+    np.testing.assert_allclose(scores, [by_place[rank["index"]] for rank in ranks], rtol=1e-6)
