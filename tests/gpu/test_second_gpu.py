@@ -20,7 +20,7 @@ def test_it_computes_there_and_leaves_the_first_alone(tmp_path: Path) -> None:
     warming = threading.Thread(target=engine.warm_up)
     warming.start()
     warming.join()
-    assert torch.cuda.memory_reserved(0) == held_before
+    assert torch.cuda.memory_reserved(0) <= held_before  # less, where loading has freed what earlier tests left
     batch = pack(*(make_sequence(random_ids(n, seed=n)) for n in (1, 7, 64, 150)))
     assert 1 - least_cosine(vectors_of(engine, batch), vectors_of(load(tmp_path), batch)) < 1e-5
     assert engine.info.device == "cuda:1"
