@@ -174,7 +174,8 @@ class GraphCache:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             hidden_states = self.run(key)
         step = self._steps[key] = CapturedStep(instantiate(graph), graph, hidden_states)
-        self.num_bytes += free_before - torch.cuda.mem_get_info(self._loaded.device)[0]
+        # Not below nothing: another process may have freed memory meanwhile.
+        self.num_bytes += max(0, free_before - torch.cuda.mem_get_info(self._loaded.device)[0])
         self._capture_seconds += time.perf_counter() - started
         if self._lazy and not self._has_room():
             _logger.warning("graphs take all that --graph-memory-mb allows: no more are captured")
