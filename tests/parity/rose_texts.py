@@ -1,4 +1,4 @@
-"""Two hundred texts that differ in script, length and oddity."""
+"""Texts that differ in script, length and oddity."""
 
 import numpy as np
 
@@ -54,8 +54,8 @@ _WORDS = (
 )
 
 
-def varied_texts(count: int = 200) -> list[str]:
-    """The written ones, then random mixtures of words from 1 to 400 long."""
+def varied_texts(count: int) -> list[str]:
+    """The 43 written ones, then random mixtures of words from 1 to 400 long."""
     rng = np.random.default_rng(42)
     mixtures = (" ".join(rng.choice(_WORDS, int(np.exp(rng.uniform(0, 6))))) for _ in range(count - len(_WRITTEN)))
     return [*_WRITTEN, *mixtures]

@@ -12,12 +12,13 @@ from rose_checkpoints import random_model
 
 _LOAD = """
 import sys, torch
-from rose_checkpoints import spec_of
+from rosebed.core.checkpoint import CheckpointFiles
+from rosebed.core.model_spec import ModelOverrides, resolve_model_spec
 from rosebed.rose.loader import load_model
 from rosebed.rose.ops import reference
 from rosebed.rose.weights import peak_rss_bytes
 from pathlib import Path
-spec = spec_of(Path(sys.argv[1]))
+spec = resolve_model_spec(CheckpointFiles.read(Path(sys.argv[1])), ModelOverrides(pooling="mean"))
 torch.ones(8).sum()
 before = peak_rss_bytes()
 report = load_model(spec, reference, device=torch.device("cpu"), dtype=getattr(torch, sys.argv[2])).report
@@ -44,7 +45,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_peak_is_one_copy_in_the_models_own_type(folder: Path, dtype: torch.dtype) -> None:
     command = [sys.executable, "-c", _LOAD, str(folder), str(dtype).removeprefix("torch.")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     growth = json.loads(done.stdout.splitlines()[-1])
     # In bfloat16 the pickle's 64 MB of mapped pages weigh twice as much against the model.
     assert 0.9 < growth < (1.4 if dtype is torch.float32 else 1.8)
