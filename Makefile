@@ -1,6 +1,7 @@
 # Development tasks. Each target sets up what it needs: on a fresh machine, `make serve` or `make test` is enough.
 PYTHON ?= python3
 PORT ?= 8080
+PROCESSES ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,8 +41,8 @@ $(ASSETS)/.fetched: $(STAMP) Makefile
 serve: install ## Serve a small real model on PORT (8080) until Ctrl-C
 	$(BIN)/python tools/serve_sample.py --port $(PORT)
 
-test: install assets ## Run every test that needs no GPU
-	$(BIN)/pytest -q -m 'not gpu'
+test: install assets ## Run every test that needs no GPU, in PROCESSES (2)
+	$(BIN)/pytest -q -n $(PROCESSES) --dist loadfile -m 'not gpu'
 
 test-sdk: install $(SDKS)/.installed ## Run the vendors' own SDKs against a live server
 	$(SDKS)/bin/pytest -c tests/sdk/pytest.ini tests/sdk
