@@ -29,6 +29,10 @@ class Server:
     api_key: str | None = None
     """A secret."""
 
+    def __post_init__(self) -> None:
+        if self.port > 65535:
+            raise ConfigError(f"--port should lie in [0, 65535], not be {self.port}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class One:
@@ -42,6 +46,10 @@ class One:
     """Which rule."""
     truncate: bool = False
     """Whether to cut."""
+
+    def __post_init__(self) -> None:
+        if self.max_length is not None and self.max_length < 1:
+            raise ConfigError("--max-length should be at least 1")
 
 
 Given = tuple[tuple[str, ...], Server, list[tuple[tuple[str, ...], One]]]
@@ -63,7 +71,10 @@ def run(
     @options_for(One, section="Model")
     @click.pass_context
     def command(ctx: click.Context, models: tuple[str, ...], **values: Any) -> None:
-        tables = [(table.values["models"], config_from(One, table.values)) for table in model_tables(ctx)]
+        tables: list[tuple[tuple[str, ...], One]] = []
+        for table in model_tables(ctx):
+            with table.blamed():
+                tables.append((table.values["models"], config_from(One, table.values)))
         found.append((models, config_from(Server, values), tables or [(models, config_from(One, values))]))
 
     config: Sequence[str] = []
@@ -193,14 +204,39 @@ def test_a_line_s_secret_is_not_repeated(tmp_path: Path) -> None:
         ("--max-length and --name: say one of them", "f: models[2].max_length and --name: say one of them"),
         ("--max: no", "f: models[2]: --max: no"),
         ("--name should be there", "f: models[2]: --name should be there"),
+        ("--name: --max-length cuts it", "f: models[2]: --name: --max-length cuts it"),
+        ("--name a --max-length 1: no", "f: models[2].max_length: --name a --max-length 1: no"),
+        ("--dtype odd: no", "f: dtype odd: no"),
+        ("MODEL should be one", "f: models[2].model should be one"),
         ("there should be one", "f: models[2]: there should be one"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_said_of_its_key(said: str, becomes: str) -> None:
-    table = ModelTable(where="f: models[2]", values={}, keys={"max-length": "max_length"})
+    places = {"max-length": "f: models[2].max_length", "dtype": "f: dtype", "model": "f: models[2].model"}
+    table = ModelTable(where="f: models[2]", values={}, places=places)
     with pytest.raises(ConfigError) as refused, table.blamed():
         raise ConfigError(said)
     assert refused.value.message == becomes
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        ("port = 70000", (), "c.toml: port should lie in [0, 65535], not be 70000"),
+        ("wait_s = 1\nmax_length = 0", (), "c.toml: max_length should be at least 1"),
+        ("max-length = 0\n[[models]]\nname = 'a'", (), "c.toml: max-length should be at least 1"),
+        ("max-length = 0\n[[models]]\nmax_length = -1", (), "c.toml: models[0].max_length should be at least 1"),
+        ("port = 70000", ("--port", "70001"), "--port should lie in [0, 65535], not be 70001"),
+        ("wait-s = 1", ("--max-length", "0"), "--max-length should be at least 1"),
+        ("max-length = 0\n[[models]]", ("--max-length", "-1"), "c.toml: models[0]: --max-length should be at least 1"),
+    ],
+)
+def test_what_a_config_refuses_is_said_of_its_place(
+    tmp_path: Path, text: str, arguments: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path, text, *arguments)
+    assert refused.value.message.replace(f"{tmp_path}/", "") == says
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ each may have a table `[[models]]` with options of its own. Knows no command's o
 import difflib
 import re
 import tomllib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,15 @@ GATEWAY = "Gateway"
 """Section of the options that hold for a whole server, not for one of its models."""
 
 _TABLES = "models"
+_MODEL = "model"
+"""The key for the argument."""
 _SECRETS = frozenset({"api-key", "hub-token"})
 _META = "rosebed.config_file"
 _PLACE = re.compile(r"\(at (line (?P<line>\d+), column \d+|end of document)\)")
 """Where tomllib says that a file is wrong."""
 _KEY = re.compile(r"\s*([\w.-]+|\[[^=]*\])\s*(=|$)")
-_FLAG = re.compile(r"--(?P<option>[a-z0-9-]+)")
+_SUBJECT = re.compile(r"(?<![\w-])--(?P<option>[a-z0-9-]+)|^MODEL\b")
+"""What a message is about: an option, or the argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +42,26 @@ class ModelTable:
     """As messages name it, FILE: models[i]."""
     values: Mapping[str, Any]
     """Of the command's parameters, as its function receives them."""
-    keys: Mapping[str, str]
-    """Option → the table's key for it, where nothing counts more."""
+    places: Mapping[str, str]
+    """Option → where the file has its value, in the table or above all tables, where nothing counts more."""
 
     @contextmanager
     def blamed(self) -> Generator[None]:
-        """A ConfigError about an option names the table, and its key if the value is the table's own."""
+        """A ConfigError about an option names its place in the file, any other the table."""
         try:
             yield
         except ConfigError as error:
-            flag = _FLAG.match(error.message)
-            key = self.keys.get(flag["option"]) if flag else None
-            if flag is None or key is None:
-                raise ConfigError(f"{self.where}: {error.message}") from error
-            raise ConfigError(f"{self.where}.{key}{error.message[flag.end() :]}") from error
+            raise ConfigError(_placed(error.message, self.places) or f"{self.where}: {error.message}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A `ModelTable` to be, before it is known what counts more than it."""
+
+    where: str
+    values: Mapping[str, Any]
+    """As click takes them from a map of defaults."""
+    keys: tuple[str, ...]
 
 
 class ConfigurableCommand(SectionedCommand):
@@ -77,6 +86,16 @@ class ConfigurableCommand(SectionedCommand):
         """Parameter's name → its value in environment variables of other servers; they count more than the file."""
         return {}
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it. A ConfigError about what the file says names the file and the key."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            message = _placed(error.message, _places(ctx, *ctx.meta[f"{_META}.keys"]))
+            if message is None:
+                raise
+            raise ConfigError(message) from error
+
     def _apply(self, ctx: click.Context, _option: click.Parameter, path: str | None) -> None:
         content = {} if path is None else _read(path)
         tables = _listed(content.pop(_TABLES), path) if self.has_models and _TABLES in content else []
@@ -87,9 +106,9 @@ class ConfigurableCommand(SectionedCommand):
             self._table(table, f"{path}: {_TABLES}[{i}]", ctx.info_name or "") for i, table in enumerate(tables)
         ]
         ctx.meta[f"{_META}.foreign"] = frozenset(foreign)
+        ctx.meta[f"{_META}.keys"] = (f"{path}: ", content)
 
-    def _table(self, table: Any, where: str, whose: str) -> ModelTable:
-        """Its values are as click takes them from a map of defaults."""
+    def _table(self, table: Any, where: str, whose: str) -> _Table:
         if not isinstance(table, dict):
             raise ConfigError(f"{where} should be a table of options, not {table!r}")
         of_all = {key: parameter for key, parameter in _by_key(self).items() if not _is_of_a_model(parameter)}
@@ -98,19 +117,14 @@ class ConfigurableCommand(SectionedCommand):
                 raise ConfigError(f"{where}.{key} is of the whole server: it belongs above the first [[{_TABLES}]]")
         options = {key: parameter for key, parameter in _by_key(self).items() if key not in of_all}
         values = dict(_parsed(options, table, f"{where}.", f"a model of rosebed {whose}"))
-        return ModelTable(where=where, values=values, keys={_normal(key): key for key in table})
+        return _Table(where=where, values=values, keys=tuple(table))
 
 
 def model_tables(ctx: click.Context) -> list[ModelTable]:
     """Each table `[[models]]`. It counts more than the rest of the file, flags and the environment more than both."""
-    foreign = ctx.meta[f"{_META}.foreign"]
-
-    def is_insisted_on(name: str) -> bool:
-        given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-        return name in foreign or ctx.get_parameter_source(name) in given
-
     parameters = {parameter.name: parameter for parameter in ctx.command.params}
-    by_key = _by_key(ctx.command)
+    above = _places(ctx, *ctx.meta[f"{_META}.keys"])
+    tables: list[_Table] = ctx.meta[_META]
     return [
         ModelTable(
             where=table.where,
@@ -118,12 +132,33 @@ def model_tables(ctx: click.Context) -> list[ModelTable]:
             | {
                 name: parameters[name].process_value(ctx, value)
                 for name, value in table.values.items()
-                if not is_insisted_on(name)
+                if not _is_insisted_on(ctx, name)
             },
-            keys={option: key for option, key in table.keys.items() if not is_insisted_on(by_key[option].name or "")},
+            places={**above, **_places(ctx, f"{table.where}.", table.keys)},
         )
-        for table in ctx.meta[_META]
+        for table in tables
     ]
+
+
+def _is_insisted_on(ctx: click.Context, name: str | None) -> bool:
+    """Whether something counts more than the file."""
+    given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return name in ctx.meta[f"{_META}.foreign"] or (name is not None and ctx.get_parameter_source(name) in given)
+
+
+def _places(ctx: click.Context, where: str, keys: Iterable[str]) -> dict[str, str]:
+    """Option → its place in the file, of those that nothing counts more than; `keys` are spelled as they are there."""
+    by_key = _by_key(ctx.command)
+    return {_normal(key): f"{where}{key}" for key in keys if not _is_insisted_on(ctx, by_key[_normal(key)].name)}
+
+
+def _placed(message: str, places: Mapping[str, str]) -> str | None:
+    """`message` about a place in the file instead of an option, if the first part of it names one that is there."""
+    for found in _SUBJECT.finditer(message.partition(": ")[0]):
+        place = places.get(found["option"] or _MODEL)
+        if place is not None:
+            return f"{place}: {message}" if found.start() else f"{place}{message[found.end() :]}"
+    return None
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -161,7 +196,7 @@ def _by_key(command: click.Command) -> dict[str, click.Parameter]:
     found: dict[str, click.Parameter] = {}
     for parameter in command.params:
         if isinstance(parameter, click.Argument):
-            found["model"] = parameter
+            found[_MODEL] = parameter
         elif parameter.name != "config":
             found |= {option.removeprefix("--"): parameter for option in parameter.opts}
     return found
