@@ -62,8 +62,9 @@ def test_bfloat16_halves_go_to_the_even_neighbour() -> None:
 
 
 def test_what_float16_cannot_hold_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="beyond float16"):
+    with pytest.raises(InvalidInput, match="beyond float16") as caught:
         encoded(VectorType.FLOAT16, np.full(8, 1e6, np.float32))
+    assert caught.value.param == "encodings"
 
 
 @pytest.mark.parametrize("kind", VectorType)

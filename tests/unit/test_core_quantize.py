@@ -93,7 +93,9 @@ def test_binary_is_ubinary_minus_128() -> None:
 @pytest.mark.parametrize("quantize", [to_binary, to_ubinary, PPLX_QUANTIZERS[NumberFormat.UBINARY]])
 def test_bits_must_fill_whole_bytes(quantize: object, dim: int) -> None:
     assert callable(quantize)
-    with pytest.raises(InvalidInput, match=f"multiple of 8, not {dim}") as caught:
+    with pytest.raises(
+        InvalidInput, match=f"^dimensions: bit formats need a multiple of 8 components, not {dim}"
+    ) as caught:
         quantize(np.ones(dim, np.float32))
     assert caught.value.param == "dimensions"
 

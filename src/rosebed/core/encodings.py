@@ -54,10 +54,10 @@ class Encoding:
         """Whether vectors are sent as they are."""
         return self.type is VectorType.FLOAT32 and self.byte_order == "little"
 
-    def check(self, dim: int) -> None:
-        """InvalidInput if vectors of `dim` components have no such form."""
+    def check(self, dim: int, param: str = "dimensions") -> None:
+        """InvalidInput, about `param`, if vectors of `dim` components have no such form."""
         if self.type in BITS:
-            check_whole_bytes(dim)
+            check_whole_bytes(dim, param)
 
     def encode(self, vectors: Float32Array, architecture: str, ranges: Int8Ranges | None = None) -> npt.NDArray[Any]:
         """float32[..., dim] in this form: [..., dim] or, of bits, [..., dim / 8]; bfloat16 as its bits, in uint16.
@@ -90,7 +90,10 @@ def to_float16(vectors: Float32Array) -> npt.NDArray[np.float16]:
     with np.errstate(over="ignore"):
         halves = vectors.astype(np.float16)
     if not np.isfinite(halves).all():
-        raise InvalidInput("a component of a vector is beyond float16 (65504); float32 and bfloat16 hold it")
+        raise InvalidInput(
+            "encodings: a component of a vector is beyond float16 (65504); float32 and bfloat16 hold it",
+            param="encodings",
+        )
     return halves
 
 

@@ -84,10 +84,10 @@ def pack_bits(vectors: Float32Array, order: Literal["big", "little"]) -> UInt8Ar
     return np.packbits(vectors >= 0, axis=-1, bitorder=order)
 
 
-def check_whole_bytes(dim: int) -> None:
-    """InvalidInput if the bits of `dim` components do not fill whole bytes."""
+def check_whole_bytes(dim: int, param: str = "dimensions") -> None:
+    """InvalidInput, about `param`, if the bits of `dim` components do not fill whole bytes."""
     if dim % 8:
-        raise InvalidInput(f"bit formats need dimensions that are a multiple of 8, not {dim}", param="dimensions")
+        raise InvalidInput(f"{param}: bit formats need a multiple of 8 components, not {dim}", param=param)
 
 
 QUANTIZERS: Mapping[NumberFormat, Quantizer] = {

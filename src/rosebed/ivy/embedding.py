@@ -65,7 +65,7 @@ class EmbeddingService:
     def _check_count(self, request: EmbeddingsRequest) -> None:
         num_inputs = request.num_inputs
         if num_inputs == 0:
-            raise EmptyInput("input should hold at least one text or token list", param="input")
+            raise EmptyInput("input should hold at least one item", param="input")
         if num_inputs > self._max_inputs:
             raise InvalidInput(
                 f"input holds {num_inputs} inputs, over the limit of {self._max_inputs} (--max-inputs)",

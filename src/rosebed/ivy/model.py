@@ -82,8 +82,9 @@ class ServedModel:
         if self.spec.scorer is not None:
             raise WrongModelKind("this model scores pairs of texts, and has no vectors")
         dimensions = self._kept_dimensions(request)
+        blamed = "encodings" if request.dimensions is None else "dimensions"
         for encoding in request.encodings:
-            encoding.check(dimensions or self.spec.dim)
+            encoding.check(dimensions or self.spec.dim, blamed)
             if encoding.type in BYTES and self.int8_ranges is not None:
                 _check_ranges(self.int8_ranges, dimensions or self.spec.dim)
         if request.documents:
@@ -194,7 +195,8 @@ def int8_ranges_of(spec: ModelSpec, config: ModelConfig) -> Int8Ranges | None:
 def _check_ranges(ranges: Int8Ranges, dimensions: int) -> None:
     if dimensions != ranges.dim:
         raise InvalidInput(
-            f"int8 and uint8 are made with ranges of {ranges.dim} components here (--int8-ranges), not {dimensions}",
+            f"dimensions: int8 and uint8 are made with ranges of {ranges.dim} components here (--int8-ranges), "
+            f"not {dimensions}",
             param="dimensions",
         )
 

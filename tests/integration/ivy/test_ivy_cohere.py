@@ -87,7 +87,7 @@ async def test_inputs_of_one_text_each(client: httpx.AsyncClient, info: EngineIn
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({}, "texts is missing"),
-    ({"texts": []}, "texts should hold at least one"),
+    ({"texts": []}, "texts should hold at least one item"),
     ({"texts": "a"}, "texts: expected array"),
     ({"texts": ["a", None]}, "texts[1]"),
     ({"texts": ["a"], "embedding_types": ["float", "hex"]}, "embedding_types[1]: invalid enum value 'hex'"),

@@ -34,7 +34,12 @@ async def test_they_are_of_vectors_as_the_model_has_them(info: EngineInfo, range
         refused = await client.post("/v1/embeddings", json={**fewer, "embed_dtype": "int8"})
         assert refused.status_code == 400
         assert refused.json()["error"]["param"] == "dimensions"
-        assert "ranges of 8 components here (--int8-ranges), not 4" in refused.json()["error"]["message"]
+        message = "int8 and uint8 are made with ranges of 8 components here (--int8-ranges), not 4"
+        assert refused.json()["error"]["message"] == f"dimensions: {message}"
+        of_cohere = await client.post(
+            "/v2/embed", json={"texts": ["hello"], "output_dimension": 4, "embedding_types": ["int8"]}
+        )
+        assert of_cohere.json() == {"message": f"output_dimension: {message}"}
         kept = await client.post("/v1/embeddings", json=fewer)
         assert len(kept.json()["data"][0]["embedding"]) == 4
 

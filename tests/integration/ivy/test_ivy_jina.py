@@ -75,7 +75,7 @@ async def test_types(client: httpx.AsyncClient, info: EngineInfo) -> None:
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({}, "input is missing"),
-    ({"input": []}, "input should hold at least one"),
+    ({"input": []}, "input should hold at least one item"),
     ({"input": [1]}, "input[0]"),
     ({"input": [{"image": "x"}]}, "input[0]"),
     ({"input": ["a", "a " * 30]}, "input[1] has 32 tokens"),
@@ -86,7 +86,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
         {"input": ["a"] * 20, "late_chunking": True, "truncate": True},
         "input has 22 tokens, and documents are never cut",
     ),
-    ({"input": [], "late_chunking": True}, "input should hold at least one"),
+    ({"input": [], "late_chunking": True}, "input should hold at least one item"),
 ]
 
 

@@ -166,7 +166,7 @@ class Cohere:
             body=CohereEmbedBody,
             answer=CohereEmbedAnswer,
             error_shape=error_shape,
-            names={"input": "texts", "dimensions": "output_dimension"},
+            names={"input": "texts", "dimensions": "output_dimension", "encodings": "embedding_types"},
         )
         return Resource(
             path="/v2/embed", operations={"POST": embed.operation(self._parts.intake)}, error_shape=error_shape

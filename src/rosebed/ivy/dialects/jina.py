@@ -134,6 +134,7 @@ class Jina:
             body=JinaEmbeddingsBody,
             answer=JinaList,
             error_shape=self.error_shape,
+            names={"encodings": "embedding_type"},
         )
         return {"jina.embeddings": embeddings}
 

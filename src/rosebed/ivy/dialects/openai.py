@@ -176,6 +176,7 @@ class OpenAI:
             body=EmbeddingsBody,
             answer=EmbeddingsList,
             error_shape=self.error_shape,
+            names={"encodings": "embed_dtype"},
         )
         return {"openai.embeddings": embeddings}
 

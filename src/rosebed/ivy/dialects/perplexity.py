@@ -109,6 +109,7 @@ class Perplexity:
                 body=PerplexityEmbeddingsBody,
                 answer=QuantizedList,
                 error_shape=self.error_shape,
+                names={"encodings": "encoding_format"},
             ),
             "perplexity.contextualized": BodyOperation(
                 handle=self.create_contextualized,
@@ -116,6 +117,7 @@ class Perplexity:
                 body=ContextualizedBody,
                 answer=DocumentList,
                 error_shape=self.error_shape,
+                names={"encodings": "encoding_format"},
             ),
         }
 

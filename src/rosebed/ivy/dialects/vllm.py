@@ -131,7 +131,14 @@ class Vllm:
         }
 
     def _operation(self, handle: Any, summary: str, body: type[msgspec.Struct], answer: Any) -> BodyOperation:
-        return BodyOperation(handle=handle, summary=summary, body=body, answer=answer, error_shape=self.error_shape)
+        return BodyOperation(
+            handle=handle,
+            summary=summary,
+            body=body,
+            answer=answer,
+            error_shape=self.error_shape,
+            names={"encodings": "embed_dtype"},
+        )
 
     def resources(self) -> list[Resource]:
         """Paths under the dialect's base URL that mean the same at the root."""

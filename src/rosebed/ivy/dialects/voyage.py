@@ -120,7 +120,7 @@ class Voyage:
                 body=VoyageEmbeddingsBody,
                 answer=VoyageList,
                 error_shape=self.error_shape,
-                names={"dimensions": "output_dimension"},
+                names={"dimensions": "output_dimension", "encodings": "output_dtype"},
             ),
             "voyage.contextualized": BodyOperation(
                 handle=self.create_contextualized,
@@ -128,7 +128,7 @@ class Voyage:
                 body=VoyageContextualizedBody,
                 answer=VoyageDocumentList,
                 error_shape=self.error_shape,
-                names={"input": "inputs", "dimensions": "output_dimension"},
+                names={"input": "inputs", "dimensions": "output_dimension", "encodings": "output_dtype"},
             ),
         }
 
