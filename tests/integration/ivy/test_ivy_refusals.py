@@ -104,6 +104,16 @@ REFUSALS = {
     "deep in input": inputs("[" * 100_000, "expected int, not array", "input[0][0]"),
     "deep where it is ignored": bodies(b'{"input": "a", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too deeply"),
     "input twice": bodies(b'{"input": "hello", "input": "world"}', "'input' twice", "input"),
+    "deciding value twice": bodies(
+        b'{"input": "hello", "encoding_format": "float", "encoding_format": "base64_int8"}',
+        "'encoding_format' twice",
+        "encoding_format",
+    ),
+    "deciding value twice, the other way round": bodies(
+        b'{"input": "hello", "\\u0065ncoding_format": "base64_int8", "encoding_format": "float"}',
+        "'encoding_format' twice",
+        "encoding_format",
+    ),
     "model twice": bodies(b'{"model": "tiny", "input": "a", "model": null}', "'model' twice", "model"),
     "dimensions 0": fields('"dimensions": 0', "dimensions should lie in [1, 8], not be 0", "dimensions"),
     "dimensions negative": fields('"dimensions": -8', "should lie in [1, 8]", "dimensions"),
@@ -120,7 +130,7 @@ REFUSALS = {
     "truncate_prompt_tokens -2": fields('"truncate_prompt_tokens": -2', "at least 1, or -1", "truncate_prompt_tokens"),
     "cut below special tokens": Refusal(
         body=b'{"input": ["hello", "hello world"], "truncate_prompt_tokens": 1}',
-        says="2 special tokens are always kept",
+        says="cut to 1 token: its 2 special tokens stay",
         param="input[0]",
     ),
     "nothing but a cut away text": Refusal(

@@ -62,6 +62,21 @@ def test_what_cannot_be_read_falls_to_the_default(path: str, body: bytes) -> Non
     assert decide(path, body) == BY_PATH[path].default
 
 
+BY_VALUE = [(path, rule, key) for path, rule, key in CASES if rule.values or rule.is_object]
+
+
+@pytest.mark.parametrize(("path", "rule", "key"), BY_VALUE, ids=lambda value: getattr(value, "operation", str(value)))
+def test_a_value_that_decides_does_so_once(path: str, rule: Rule, key: str) -> None:
+    """Two readers would disagree on whose request it is."""
+    value = json.dumps(value_for(rule))
+    for first, second in ((value, '"x"'), ('"x"', value), (value, value)):
+        for name in (key, f"\\u00{ord(key[0]):02x}{key[1:]}"):
+            with pytest.raises(InvalidInput, match=f"the body has '{key}' twice") as caught:
+                decide(path, f'{{"{key}": {first}, "{name}": {second}}}'.encode())
+            assert caught.value.param == key
+    assert decide(path, f'{{"{key}": {value}, "other": {{"{key}": "x"}}, "user": "{key}"}}'.encode()) == rule.operation
+
+
 @pytest.mark.parametrize("path", [path for path, row in BY_PATH.items() if not row.is_exclusive])
 def test_nothing_decisive_is_the_default(path: str) -> None:
     assert decide(path, {"input": ["task", '"truncation"'], "model": "output_dtype"}) == BY_PATH[path].default
