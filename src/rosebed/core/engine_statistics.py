@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rosebed.core.counting import counted
 from rosebed.core.types import Lane
 
 
@@ -32,7 +33,7 @@ class SlotStatistics:
     """Tokens that steps computed beyond their own, since each fills its key."""
 
     def __str__(self) -> str:
-        return f"{self.graphs} graphs in {self.capture_seconds:.1f} s, {self.graph_bytes / 1e6:.0f} MB"
+        return f"{counted(self.graphs, 'graph')} in {self.capture_seconds:.1f} s, {self.graph_bytes / 1e6:.0f} MB"
 
 
 EngineStatistics = Mapping[Lane, SlotStatistics]

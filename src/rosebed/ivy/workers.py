@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
+from rosebed.core.counting import counted
 from rosebed.ivy.worker import ORDER_LENGTH, UP, Order
 
 STOP_GRACE_S = 10.0
@@ -121,7 +122,7 @@ class Workers:
         if ends:
             _, late = await asyncio.wait(ends, timeout=STOP_GRACE_S)
             if late:
-                _log.error("%d workers did not stop within %g s: killing them", len(late), STOP_GRACE_S)
+                _log.error("%s did not stop within %g s: sending SIGKILL", counted(len(late), "worker"), STOP_GRACE_S)
                 self._kill()
                 await asyncio.wait(late)
 

@@ -22,6 +22,7 @@ class FakeProcess:
         self.parent = parent.dup()
         self._ended = asyncio.Event()
         self._exit_code = 0
+        self.is_deaf = False
 
     def serve(self) -> None:
         self.parent.send(UP)
@@ -33,9 +34,11 @@ class FakeProcess:
         self._ended.set()
 
     def terminate(self) -> None:
-        self._ended.set()
+        if not self.is_deaf:
+            self._ended.set()
 
-    kill = terminate
+    def kill(self) -> None:
+        self._ended.set()
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -86,3 +89,23 @@ async def test_when_one_dies_before_any_has_served_all_is_given_up() -> None:
         with pytest.raises(WorkerFailed, match="a worker ended with exit code 3 before it served") as failed:
             await running
     assert failed.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("num_deaf", "says"), [(1, "1 worker did not stop"), (2, "2 workers did not stop")])
+async def test_those_that_do_not_stop_are_counted_and_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, num_deaf: int, says: str
+) -> None:
+    monkeypatch.setattr("rosebed.ivy.workers.STOP_GRACE_S", 0.05)
+    workers = FakeWorkers()
+    async with asyncio.timeout(TIMEOUT_S):
+        running = asyncio.create_task(workers.run())
+        started = [await workers.started.get(), await workers.started.get()]
+        await workers.has_read()
+        for process in started:
+            process.serve()
+        for process in started[:num_deaf]:
+            process.is_deaf = True
+        await workers.has_read()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running
+    assert f"{says} within 0.05 s: sending SIGKILL" in caplog.text

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from rosebed.core.counting import counted
 from rosebed.core.errors import ConfigError
 from rosebed.rose.cuda.keys import GraphKey
 
@@ -22,7 +23,8 @@ class CaptureReport:
     """Device memory that the graphs' pools grew by."""
 
     def __str__(self) -> str:
-        return f"captured {len(self.keys)} graphs in {self.seconds:.1f} s, {self.num_bytes / 1e6:.0f} MB"
+        graphs = counted(len(self.keys), "graph")
+        return f"captured {graphs} in {self.seconds:.1f} s, {self.num_bytes / 1e6:.0f} MB"
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class StepCounts:
         self.padding_tokens += key.num_tokens - num_tokens
 
     def __str__(self) -> str:
-        parts = [f"{self.num_replayed} steps replayed a graph, {self.num_eager} ran kernel by kernel"]
+        parts = [f"{counted(self.num_replayed, 'step')} replayed a graph, {self.num_eager} ran kernel by kernel"]
         for what, counts in (("replayed", self.replayed), ("kernel by kernel", self.eager)):
             if counts:
                 keys = ", ".join(f"{key.num_tokens} {key.attention} × {count}" for key, count in counts.most_common(8))
