@@ -1,4 +1,4 @@
-"""Before any test module is imported: how Triton's kernels run, what processes inherit, how long hypothesis searches."""
+"""Before any test module is imported: how kernels run, what processes inherit, and how long hypothesis searches."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ if not any(Path("/dev").glob("nvidia[0-9]*")):
 
 # As under `rosebed`: threads that spin while they wait take cores from the tests beside them. Read by torch's import.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-# Tests start hundreds of processes, which would each compile all of Rosebed: a third of the time that most of them take.
+# Tests start hundreds of processes, which would each compile all of Rosebed: a third of the time most of them take.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 collect_ignore = ["sdk"]  # in an environment of its own: `make test-sdk`

@@ -76,7 +76,9 @@ class Scorer(LocalModel):
         check_one_label(self._scorer)
         kept = as_dimensions(top_n, "top_n")
         pairs = [(_text(query, "query"), document) for document in _as_texts(documents)]
-        with naming(lambda index: f"documents[{index}]"):
+        with naming(
+            lambda index: f"documents[{index}]", lambda index, place: f"documents[{index}]" if place else "query"
+        ):
             scores = self._score(pairs, _as_activation(activation), prompt, prompt_name)[:, 0]
         return [RankedDocument(index, float(scores[index])) for index in ranked(scores, kept)]
 

@@ -78,21 +78,25 @@ def test_cutting(
 
 def test_a_query_over_the_limit_is_refused_where_only_the_document_may_be_cut(tokenizer: TextTokenizer) -> None:
     options = TokenizeOptions(truncate=True, truncate_to=5, pair_cut=PairCut.SECOND)
-    with pytest.raises(
-        ContextLengthExceeded, match=r"^input\[1\]: its first text alone takes 6 tokens, over"
-    ) as caught:
+    with pytest.raises(ContextLengthExceeded, match=r"^input\[1\]\[0\] alone takes 6 tokens, over") as caught:
         tokenizer.tokenize_pairs([("a", "b"), ("a b c", "d")], options)
-    assert caught.value.param == "input[1]"
+    assert caught.value.param == "input[1][0]"
 
 
 def test_too_long_is_refused(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(ContextLengthExceeded, match=r"input\[1\] has 303 tokens, over the limit of 256"):
+    with pytest.raises(ContextLengthExceeded, match=r"^input\[1\] has 303 tokens, over the limit of 256"):
         tokenizer.tokenize_pairs([("a", "b"), ("a " * 100, "b " * 200)])
 
 
-@pytest.mark.parametrize("pair", [("\ud800", "a"), ("a", "\ud800")])
-def test_lone_surrogates_on_either_side(tokenizer: TextTokenizer, pair: tuple[str, str]) -> None:
-    with pytest.raises(InvalidInput, match=r"input\[1\] is not valid Unicode"):
+def test_a_first_text_that_no_second_fits_beside_is_refused_itself(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(ContextLengthExceeded, match=r"^input\[1\]\[0\] alone takes 257 tokens, over") as caught:
+        tokenizer.tokenize_pairs([("a " * 253, ""), ("a " * 254, "b")])
+    assert caught.value.param == "input[1][0]"
+
+
+@pytest.mark.parametrize(("pair", "place"), [(("\ud800", "a"), 0), (("a", "\ud800"), 1)])
+def test_lone_surrogates_on_either_side(tokenizer: TextTokenizer, pair: tuple[str, str], place: int) -> None:
+    with pytest.raises(InvalidInput, match=rf"input\[1\]\[{place}\] is not valid Unicode"):
         tokenizer.tokenize_pairs([("a", "b"), pair])
 
 

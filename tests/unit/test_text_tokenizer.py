@@ -94,7 +94,9 @@ def test_cutting_down_to_the_special_tokens(tokenizer: TextTokenizer) -> None:
 
 @pytest.mark.parametrize("limit", [1, 0, -1])
 def test_cutting_into_the_special_tokens_is_refused(tokenizer: TextTokenizer, limit: int) -> None:
-    with pytest.raises(InvalidInput, match=rf"input\[0\] cannot be cut to {limit} tokens: its 2 special") as caught:
+    with pytest.raises(
+        InvalidInput, match=rf"input\[0\] cannot be cut to {limit} tokens?: its 2 special tokens stay"
+    ) as caught:
         tokenizer.tokenize(["a b"], cut(limit))
     assert caught.value.param == "input[0]"
     assert not isinstance(caught.value, ContextLengthExceeded)
@@ -122,7 +124,9 @@ def test_a_server_may_tighten_the_limit_but_not_widen_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_limit_without_room_for_text_is_refused_at_once(tmp_path: Path, limit: int) -> None:
-    with pytest.raises(ConfigError, match=f"a limit of {limit} tokens leaves no room for text beside 2 special ones"):
+    with pytest.raises(
+        ConfigError, match=f"a limit of {limit} tokens? leaves no room for text beside 2 special tokens"
+    ):
         bert(tmp_path, max_length=limit)
 
 

@@ -7,7 +7,7 @@ from copy import copy
 
 from rosebed.core.errors import RosebedError
 
-_INPUT = re.compile(r"\binput\[(\d+)\]")
+_INPUT = re.compile(r"\binput\[(\d+)\](?:\[(\d+)\])?")
 
 
 def retold(error: RosebedError, words: Callable[[str], str]) -> RosebedError:
@@ -20,9 +20,19 @@ def retold(error: RosebedError, words: Callable[[str], str]) -> RosebedError:
 
 
 @contextmanager
-def naming(name: Callable[[int], str]) -> Generator[None]:
-    """Errors that are about `input[i]` inside are about `name(i)` outside."""
+def naming(name: Callable[[int], str], part: Callable[[int, int], str] | None = None) -> Generator[None]:
+    """Errors that are about `input[i]` inside are about `name(i)` outside.
+
+    Those about its `input[i][j]`, such as a text of a pair, are about `part(i, j)`, by default `name(i)[j]`.
+    """
+
+    def rename(found: re.Match[str]) -> str:
+        index, place = int(found[1]), found[2]
+        if place is None:
+            return name(index)
+        return f"{name(index)}[{place}]" if part is None else part(index, int(place))
+
     try:
         yield
     except RosebedError as error:
-        raise retold(error, lambda words: _INPUT.sub(lambda found: name(int(found[1])), words)) from error
+        raise retold(error, lambda words: _INPUT.sub(rename, words)) from error

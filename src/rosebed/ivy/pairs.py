@@ -43,6 +43,20 @@ class Distinct(Generic[Item]):
         return {place: values[number] for place, number in enumerate(self.places) if values[number]}
 
 
+def same_tokens(tokenized: Sequence[TokenizedInput]) -> Distinct[bytes]:
+    """Which inputs have become the same: a text that is query and document, texts that differ where they were cut."""
+    return Distinct.of(
+        b"".join(
+            (
+                *((b"",) if item.token_type_ids is None else (b"types", item.token_type_ids.tobytes())),
+                item.pool_spans.tobytes(),
+                item.token_ids.tobytes(),
+            )
+        )
+        for item in tokenized
+    )
+
+
 def logit_sequences(tokenized: Sequence[TokenizedInput]) -> list[TokenSequence]:
     """What replicas are to compute for logits."""
     return [

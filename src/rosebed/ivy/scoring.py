@@ -18,7 +18,7 @@ from rosebed.ivy.backend import Backend
 from rosebed.ivy.directory import ModelDirectory
 from rosebed.ivy.embedding import MAX_INLINE_CHARACTERS
 from rosebed.ivy.model import ServedModel
-from rosebed.ivy.pairs import Distinct, logit_sequences, tokenize_each, tokenize_mixed, unit_sequences
+from rosebed.ivy.pairs import Distinct, logit_sequences, same_tokens, tokenize_each, tokenize_mixed, unit_sequences
 from rosebed.ivy.request import EmptyInput, Timings
 from rosebed.ivy.scoring_request import ClassificationAnswer, ClassificationRequest, ScoringAnswer, ScoringRequest
 from rosebed.ivy.workload import Workload
@@ -104,7 +104,10 @@ class ScoringService:
             prompt=resolve_prompt(model.spec, prompt=request.prompt),
             second_to=request.document_tokens,
         )
-        with naming(lambda index: request.document_name(pairs.first[index])):
+        with naming(
+            lambda index: request.document_name(pairs.first[index]),
+            lambda index, place: request.text_name(pairs.first[index], place),
+        ):
             work = partial(model.tokenizer.tokenize_pairs, pairs.items, options)
             computed = await self._compute(backend, pairs.items, work, logit_sequences, request.lane)
         return ScoringAnswer(
@@ -153,17 +156,23 @@ class ScoringService:
         to_sequences: Callable[[list[TokenizedInput]], list[TokenSequence]],
         lane: Lane,
     ) -> _Computed:
-        """`tokenize`, which goes through `inputs`, in a thread where they hold much text; then replicas."""
+        """`tokenize`, which goes through `inputs`, in a thread where they hold much text; then replicas.
+
+        What has become the same tokens is computed once.
+        """
         started_ns = time.perf_counter_ns()
         size = sum(len(part) for parts in inputs for part in parts if isinstance(part, str))
         tokenized = tokenize() if size <= MAX_INLINE_CHARACTERS else await self._workload.run(size, tokenize)
         tokenization_ns = time.perf_counter_ns() - started_ns
-        joined = await backend.balancer.compute(to_sequences(tokenized), lane)
-        num_tokens = sum(item.num_tokens for item in tokenized)
-        backend.count("inputs", len(tokenized))
+        same = same_tokens(tokenized)
+        computed = [tokenized[index] for index in same.first]
+        with naming(lambda index: f"input[{same.first[index]}]"):
+            joined = await backend.balancer.compute(to_sequences(computed), lane)
+        num_tokens = sum(item.num_tokens for item in computed)
+        backend.count("inputs", len(computed))
         backend.count("tokens", num_tokens)
         return _Computed(
-            rows=np.concatenate(joined.rows),
+            rows=np.concatenate(joined.rows)[same.places],
             num_tokens=num_tokens,
             lengths_before=[item.num_tokens_before for item in tokenized],
             timings=Timings(tokenization_ns=tokenization_ns, queue_ns=joined.queue_ns, compute_ns=joined.compute_ns),

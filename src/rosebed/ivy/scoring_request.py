@@ -47,6 +47,10 @@ class ScoringRequest:
         """What the caller calls that document."""
         return f"{self.document_field}[{index}]"
 
+    def text_name(self, index: int, place: int) -> str:
+        """What the caller calls the first or second text of that pair."""
+        return self.document_name(index) if place else self.query_name(index)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoringAnswer:
@@ -100,7 +104,7 @@ class ClassificationAnswer:
     labels: tuple[str, ...]
     model: str
     num_tokens: int
-    """Tokens computed, special tokens included."""
+    """Tokens computed, special tokens included: of each distinct input once."""
     truncated_from: Mapping[int, int]
     """Input → tokens it had, for those that were cut."""
     timings: Timings

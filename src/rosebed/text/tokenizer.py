@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 from tokenizers import Tokenizer
 
+from rosebed.core.counting import counted
 from rosebed.core.errors import CheckpointError, ConfigError, InvalidInput
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.scorer import ScorerKind
@@ -25,7 +26,7 @@ from rosebed.text.loading import load_tokenizer
 from rosebed.text.question import LiteralEncoder, question_template, question_texts
 from rosebed.text.special_tokens import SpecialTokenTemplate
 from rosebed.text.tokenized import PairCut, Side, TokenizedInput, TokenizeOptions, TokenSpan
-from rosebed.text.truncation import fit, keep, too_long
+from rosebed.text.truncation import fit, keep, part_name, too_long
 
 __all__ = ["ForeignTokenId", "PairCut", "Side", "TextTokenizer", "TokenSpan", "TokenizeOptions", "TokenizedInput"]
 
@@ -240,7 +241,7 @@ class TextTokenizer:
         token_ids = template.token_ids((content,))
         self._refuse_overlong(len(token_ids), index, options)
         if self._has_strangers:
-            self._refuse_strangers(token_ids, index)
+            self._refuse_strangers(token_ids, f"input[{index}]")
         types = template.token_type_ids((content,)) if self._spec.type_vocab_size > 1 else None
         return TokenizedInput(
             token_ids=np.array(token_ids, np.int32),
@@ -268,7 +269,7 @@ class TextTokenizer:
         encoded = encode_whole(self._encoder, self._prepare(tuple(texts), _DEFAULTS))
         for ids, name in zip(encoded, names, strict=True):
             if ids.num_characters:
-                raise too_long(f"{name} has {ids.num_characters} characters", MOST_CHARACTERS, index)
+                raise too_long(f"{name} has {ids.num_characters} characters", MOST_CHARACTERS, f"input[{index}]")
             if not ids.ids:
                 raise InvalidInput(f"{name} gives no tokens", param=name)
         return [ids.ids for ids in encoded]
@@ -278,7 +279,7 @@ class TextTokenizer:
     ) -> None:
         if num_tokens > self._limit(options):
             what = f"input[{index}] has {'over ' if at_least else ''}{num_tokens} tokens, and documents are never cut"
-            raise too_long(what, self._limit(options), index)
+            raise too_long(what, self._limit(options), f"input[{index}]")
 
     def _limit(self, options: TokenizeOptions) -> int:
         return self.max_length if options.truncate_to is None else min(self.max_length, options.truncate_to)
@@ -294,7 +295,11 @@ class TextTokenizer:
         """What is wrong with rows of a group that the library would not take."""
         if complaint := _complaint(options.prompt, "prompt"):
             return complaint
-        complaints = ((i, _complaint(text, f"input[{i}]")) for i, row in enumerate(rows[: group.stop]) for text in row)
+        complaints = (
+            (i, _complaint(text, part_name(i, place, len(row))))
+            for i, row in enumerate(rows[: group.stop])
+            for place, text in enumerate(row)
+        )
         index, complaint = next((index, complaint) for index, complaint in complaints if complaint)
         self._tokenize(rows[:index], template, options)  # Raises if one before it is at fault for another reason.
         return complaint
@@ -303,9 +308,11 @@ class TextTokenizer:
         self, texts: tuple[Ids, ...], index: int, template: SpecialTokenTemplate, options: TokenizeOptions
     ) -> TokenizedInput:
         """Cut the bare ids of one input where they must be, and put the special tokens around them."""
-        if num_characters := max([text.num_characters for text in texts]):
-            what = f"input[{index}] has {num_characters} characters, all of which would have to be encoded"
-            raise too_long(what, MOST_CHARACTERS, index)
+        for place, text in enumerate(texts):
+            if text.num_characters:
+                name = part_name(index, place, len(texts))
+                what = f"{name} has {text.num_characters} characters, all of which would have to be encoded"
+                raise too_long(what, MOST_CHARACTERS, name)
         ids = tuple([text.ids for text in texts])
         num_before = sum(map(len, ids)) + template.num_tokens
         if options.second_to is not None:
@@ -313,7 +320,7 @@ class TextTokenizer:
         if num_before == 0:
             raise InvalidInput(f"input[{index}] gives no tokens", param=f"input[{index}]")
         if texts[0].is_head and not options.truncate:
-            raise too_long(f"input[{index}] has over {num_before} tokens", self._limit(options), index)
+            raise too_long(f"input[{index}] has over {num_before} tokens", self._limit(options), f"input[{index}]")
         kept = fit(ids, limit=self._limit(options), num_special=template.num_tokens, index=index, options=options)
         return self._dressed(kept, num_before - sum(map(len, kept)) - template.num_tokens, index, template, options)
 
@@ -328,7 +335,9 @@ class TextTokenizer:
         """The ids of one input, `num_cut` less than there were, with the special tokens around them."""
         token_ids = template.token_ids(kept)
         if self._has_strangers:
-            self._refuse_strangers(token_ids, index)
+            for place, own in enumerate(kept):
+                self._refuse_strangers(own, part_name(index, place, len(kept)))
+            self._refuse_strangers(token_ids, f"input[{index}]")
         types = template.token_type_ids(kept) if self._spec.type_vocab_size > 1 else None
         return TokenizedInput(
             token_ids=np.array(token_ids, np.int32),
@@ -337,14 +346,14 @@ class TextTokenizer:
             num_tokens_before=len(token_ids) + num_cut if num_cut else 0,
         )
 
-    def _refuse_strangers(self, token_ids: list[int], index: int) -> None:
+    def _refuse_strangers(self, token_ids: Sequence[int], name: str) -> None:
         """InvalidInput for a token that the tokenizer knows and the model does not: their files can disagree."""
         for token_id in token_ids:
             if token_id >= self._spec.vocab_size:
                 raise InvalidInput(
-                    f"input[{index}] holds the token {self._tokenizer.id_to_token(token_id)!r} ({token_id}), for which "
+                    f"{name} holds the token {self._tokenizer.id_to_token(token_id)!r} ({token_id}), for which "
                     f"the model has no vector: its vocabulary is {self._spec.vocab_size} tokens",
-                    param=f"input[{index}]",
+                    param=name,
                 )
 
     def _pool_spans(self, num_tokens: int, num_cut: int, options: TokenizeOptions) -> Int32Array:
@@ -397,7 +406,8 @@ def _load_with_room(spec: ModelSpec, limit: int) -> Tokenizer:
     num_special = SpecialTokenTemplate.probe(tokenizer, 1).num_tokens
     if limit <= num_special:
         raise ConfigError(
-            f"--max-length: a limit of {limit} tokens leaves no room for text beside {num_special} special ones"
+            f"--max-length: a limit of {counted(limit, 'token')} leaves no room for text beside "
+            f"{counted(num_special, 'special token')}"
         )
     return tokenizer
 

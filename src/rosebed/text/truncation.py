@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from rosebed.core.counting import counted
 from rosebed.core.errors import ContextLengthExceeded, InvalidInput
 from rosebed.core.types import Int32Array
 from rosebed.text.tokenized import PairCut, Side, TokenizeOptions
@@ -14,23 +15,26 @@ def fit(
 ) -> tuple[Ids, ...]:
     """The bare ids of one text or of a pair, cut so that they and their special tokens number at most `limit`.
 
-    ContextLengthExceeded for `input[index]` if they number more and `options` does not allow cutting, or if the text
-    that may be cut is not the one that is too long; InvalidInput if not even the special tokens fit.
+    ContextLengthExceeded for `input[index]` if they number more and `options` does not allow cutting, and for the first
+    text of a pair, `input[index][0]`, if it alone is over the limit and not to be cut; InvalidInput if not even the
+    special tokens fit.
     """
     num_tokens = sum(map(len, texts)) + num_special
     if num_tokens <= limit:
         return texts
     if not options.truncate:
-        raise too_long(f"input[{index}] has {num_tokens} tokens", limit, index)
+        if len(texts) > 1 and len(texts[0]) + num_special > limit:
+            raise _first_too_long(len(texts[0]) + num_special, limit, index)
+        raise too_long(f"input[{index}] has {num_tokens} tokens", limit, f"input[{index}]")
     if limit < max(1, num_special):
-        message = f"input[{index}] cannot be cut to {limit} tokens: its {num_special} special tokens are always kept"
-        raise InvalidInput(message, param=f"input[{index}]")
+        lengths = f"{counted(limit, 'token')}: its {counted(num_special, 'special token')} stay"
+        raise InvalidInput(f"input[{index}] cannot be cut to {lengths}", param=f"input[{index}]")
     room = limit - num_special
     if len(texts) == 1:
         return (keep(texts[0], room, options.side),)
     first, second = share(len(texts[0]), len(texts[1]), room, options.pair_cut)
     if second < 0:
-        raise too_long(f"input[{index}]: its first text alone takes {first + num_special} tokens", limit, index)
+        raise _first_too_long(first + num_special, limit, index)
     return keep(texts[0], first, options.side), keep(texts[1], second, options.side)
 
 
@@ -59,6 +63,16 @@ def _share_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
-def too_long(what: str, limit: int, index: int) -> ContextLengthExceeded:
-    """The refusal of `input[index]`; `what` says what is too long."""
-    return ContextLengthExceeded(f"{what}, over the limit of {limit}", param=f"input[{index}]")
+def _first_too_long(num_tokens: int, limit: int, index: int) -> ContextLengthExceeded:
+    name = part_name(index, 0, 2)
+    return too_long(f"{name} alone takes {num_tokens} tokens", limit, name)
+
+
+def part_name(index: int, place: int, num_texts: int) -> str:
+    """What errors call the text at `place` of an input of so many."""
+    return f"input[{index}]" if num_texts == 1 else f"input[{index}][{place}]"
+
+
+def too_long(what: str, limit: int, name: str) -> ContextLengthExceeded:
+    """The refusal of the input called `name`; `what` says what is too long."""
+    return ContextLengthExceeded(f"{what}, over the limit of {limit}", param=name)

@@ -90,7 +90,10 @@ async def test_predict_headers_and_cutting(client: httpx.AsyncClient, three: Eng
         ({"inputs": ["a", "b", "c"]}, 422, "Validation", "inputs should hold one text or two, not 3"),
         ({"inputs": [["a"], ["a", "b", "c"]]}, 422, "Validation", "inputs[1] should hold one text or two, not 3"),
         ({"inputs": [["a"], []]}, 422, "Validation", "inputs[1] should hold one text or two, not 0"),
-        ({"inputs": ["a", ["b"]]}, 422, "Validation", "inputs should be a text, a pair, or a list of lists"),
+        ({"inputs": ["a", ["b"]]}, 422, "Validation", "inputs[1]: inputs should be a text, a pair, or a list of lists"),
+        ({"inputs": [["a"], ["b"], "c"]}, 422, "Validation", "inputs[2]: inputs should be a text, a pair"),
+        ({"inputs": ["a " * 20, "b"]}, 422, "Validation", "inputs[0] alone takes 23 tokens, over the limit of 16"),
+        ({"inputs": [["a"], ["a " * 20, "b"]]}, 422, "Validation", "inputs[1][0] alone takes 23 tokens"),
         ({"inputs": []}, 400, "Empty", "inputs should hold at least one text"),
         ({"inputs": ""}, 422, "Validation", "inputs cannot be empty"),
         ({"inputs": ["", ""]}, 422, "Validation", "inputs cannot be empty"),
@@ -121,6 +124,22 @@ async def test_one_label_is_a_sigmoid(tmp_path: Path) -> None:
     assert prediction == {"score": pytest.approx(1 / (1 + np.exp(-logit))), "label": "relevance"}
     assert classes["data"][0]["probs"] == [pytest.approx(1 / (1 + np.exp(-logits_of(info, A)[0])))]
     assert described["model_type"] == {"reranker": {"id2label": {"0": "relevance"}, "label2id": {"relevance": 0}}}
+
+
+async def test_one_label_is_a_sigmoid_whatever_its_scores_are_as_a_cross_encoder(tmp_path: Path) -> None:
+    """As TEI, vLLM and transformers' pipeline, which is Infinity's, have it; `/score` follows the checkpoint."""
+    identity = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    info = scorer_info(write_scorer(tmp_path / "one", "relevance", sentence_transformers=identity), 1)
+    single, pair = logits_of(info, A)[0], expected_logits(info, [A], [B])[0]
+    async with serving(FakeEngine(info)) as client:
+        (prediction,) = await post(client, "/predict", {"inputs": ["a", "b"]})
+        of_vllm = await post(client, "/classify", {"input": "a"})
+        of_infinity = await post(client, "/infinity/classify", {"input": ["a"]})
+        scored = await post(client, "/score", {"text_1": "a", "text_2": "b"})
+    assert prediction["score"] == pytest.approx(1 / (1 + np.exp(-pair)))
+    assert of_vllm["data"][0]["probs"] == [pytest.approx(1 / (1 + np.exp(-single)))]
+    assert of_infinity["data"][0][0]["score"] == pytest.approx(1 / (1 + np.exp(-single)))
+    assert scored["data"][0]["score"] == pytest.approx(pair)
 
 
 @pytest.mark.parametrize("path", ["/classify", "/vllm/classify"])

@@ -291,6 +291,20 @@ REFUSALS: list[tuple[str, dict[str, Any], int, Any]] = [
     ),
     (
         "/rerank",
+        {"query": "a " * 20, "documents": ["b", "c"]},
+        400,
+        {"error": {"message": "query alone takes 23 tokens, over the limit of 16", "param": "query"}},
+    ),
+    (
+        "/rerank",
+        {"query": "a " * 20, "texts": ["b"]},
+        422,
+        {"error": "query alone takes 23 tokens, over the limit of 16"},
+    ),
+    ("/score", {"text_1": "a " * 20, "text_2": ["b", "c"]}, 400, {"error": {"param": "text_1"}}),
+    ("/score", {"queries": ["a", "a " * 20], "documents": ["b", "c"]}, 400, {"error": {"param": "queries[1]"}}),
+    (
+        "/rerank",
         {"query": "a", "texts": ["b", "a " * 20], "truncate": False},
         422,
         {"error": "texts[1] has 24 tokens, over the limit of 16"},

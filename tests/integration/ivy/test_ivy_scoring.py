@@ -96,6 +96,15 @@ async def test_cutting(one: EngineInfo) -> None:
         assert caught.value.param == "documents[1]"
         with pytest.raises(ContextLengthExceeded, match=r"^texts\[0\] has 5 tokens, over the limit of 4"):
             await service.score(request(document_field="texts", truncate=False, truncate_to=4))
+        with pytest.raises(
+            ContextLengthExceeded, match=r"^query alone takes 17 tokens, over the limit of 16"
+        ) as caught:
+            await service.score(request(["a " * 14], ["a", "b"]))
+        assert caught.value.param == "query"
+        with pytest.raises(ContextLengthExceeded, match=r"^text_1\[1\] alone takes 17 tokens"):
+            await service.score(request(["a", "a " * 14], ["a", "b"], query_field="text_1", document_field="text_2"))
+        with pytest.raises(ContextLengthExceeded, match=r"^documents\[0\] has 17 tokens"):  # as it is with any query
+            await service.score(request(["a " * 13], ["a", "b"]))
         cut = await service.score(request(["hello"], ["a", long], truncate_to=6, scale=Scale.RAW))
         left = await service.score(request(["hello"], [long], truncate_to=6, side=Side.LEFT, scale=Scale.RAW))
         short = await service.score(request(["hello"], [long], document_tokens=1, scale=Scale.RAW))
@@ -171,6 +180,32 @@ async def test_cosines_of_a_model_that_embeds(info: EngineInfo) -> None:
     ]
 
 
+async def test_what_becomes_the_same_tokens_is_computed_once(tmp_path: Path, checkpoint: Path) -> None:
+    """A query and a document alike, though only the document is cut; documents alike as far as they are kept."""
+    folder = tmp_path / "bare"
+    shutil.copytree(checkpoint, folder)
+    (folder / "config_sentence_transformers.json").unlink()
+    engine = FakeEngine(engine_info(folder), faults=Faults(non_finite=frozenset({C})))
+    async with scoring(engine) as service:
+        answer = await service.score(request(["a"], ["a", "b a a", "b a b"], document_tokens=2, truncate=True))
+        with pytest.raises(NonFiniteOutput, match=r"^documents\[2\]: "):
+            await service.score(request(["a"], ["a", "a", "c"], document_tokens=2))
+    assert [sequence.token_ids.tolist() for sequence in computed(engine)[:2]] == [[CLS, A, SEP], [CLS, B, A, SEP]]
+    assert answer.num_tokens == 3 + 4
+    assert answer.scores[0] == pytest.approx(1)
+    assert answer.scores[1] == answer.scores[2]
+    assert answer.truncated_from == {1: 5, 2: 5}
+
+
+async def test_pairs_that_become_the_same_tokens_are_computed_once(one: EngineInfo) -> None:
+    engine = FakeEngine(one)
+    async with scoring(engine) as service:
+        answer = await service.score(request(["hello"], ["a b", "a a"], document_tokens=1, scale=Scale.RAW))
+    assert [sequence.token_ids.tolist() for sequence in computed(engine)] == [[CLS, HELLO, SEP, A, SEP]]
+    assert answer.num_tokens == 5
+    assert answer.scores.tolist() == [expected_logits(one, [HELLO], [A])[0]] * 2
+
+
 async def test_without_prompts_both_sides_share_their_texts(tmp_path: Path, info: EngineInfo, checkpoint: Path) -> None:
     folder = tmp_path / "bare"
     shutil.copytree(checkpoint, folder)
@@ -199,7 +234,7 @@ async def test_classify(three: EngineInfo) -> None:
     np.testing.assert_array_equal(raw.scores[0], logits)
     np.testing.assert_allclose(answer.scores[1], np.exp(logits) / np.exp(logits).sum(), rtol=1e-6)
     assert answer.scores[0].tolist() == answer.scores[2].tolist()
-    assert answer.num_tokens == 3 + 5 + 3
+    assert answer.num_tokens == 3 + 5  # what comes twice is computed once
 
 
 @pytest.mark.parametrize(
@@ -222,7 +257,7 @@ async def test_classify_names_what_is_wrong(three: EngineInfo, info: EngineInfo)
     async with scoring(FakeEngine(three)) as service:
         with pytest.raises(ContextLengthExceeded, match=r"^inputs\[2\] has 18 tokens"):
             await service.classify(ClassificationRequest(inputs=[("a", "b"), ("a",), ("a " * 16,)]))
-        with pytest.raises(ContextLengthExceeded, match=r"^input\[1\] has 20 tokens"):
+        with pytest.raises(ContextLengthExceeded, match=r"^input\[1\]\[0\] alone takes 19 tokens"):
             await service.classify(ClassificationRequest(inputs=[("a",), ("a " * 16, "b")], field="input"))
         with pytest.raises(InvalidInput, match="inputs should hold at least one text"):
             await service.classify(ClassificationRequest(inputs=[]))

@@ -187,7 +187,11 @@ def read_inputs(given: Inputs) -> tuple[list[tuple[str, ...]], bool]:
     if all(isinstance(item, str) for item in given):
         return [_texts(given, "inputs")], True
     if any(isinstance(item, str) for item in given):
-        raise InvalidInput("inputs should be a text, a pair, or a list of lists, not a mixture", param="inputs")
+        odd = next(index for index, item in enumerate(given) if type(item) is not type(given[0]))
+        name = f"inputs[{odd}]"
+        raise InvalidInput(
+            f"{name}: inputs should be a text, a pair, or a list of lists, not a mixture of texts and lists", param=name
+        )
     return [_texts(item, f"inputs[{index}]") for index, item in enumerate(given)], False
 
 
