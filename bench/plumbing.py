@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -87,7 +87,7 @@ async def compare(arguments: argparse.Namespace, address: str, url: str) -> None
     embedder.close()
 
 
-async def _in_turns(ways: dict[str, Ask], seconds: float) -> dict[str, list[float]]:
+async def _in_turns(ways: Mapping[str, Ask], seconds: float) -> dict[str, list[float]]:
     """Milliseconds of each call, by way."""
     took_ms: dict[str, list[float]] = {name: [] for name in ways}
     vectors: list[Float32Array] = []
