@@ -32,6 +32,7 @@ from rosebed.rose.config import EngineConfig
 from rosebed.rose.cpu_engine import CpuEngine
 from rosebed.rose.loader import load_model
 from rosebed.rose.openvino.forward import OpenVinoForward
+from rosebed.rose.openvino.groups import near_lengths
 from rosebed.rose.openvino.traced import RowsAttention
 from rosebed.rose.ops import cpu
 
@@ -134,16 +135,13 @@ def test_attention_of_rows_is_that_of_sequences(causal: bool, window: int | None
         num_heads=num_heads, num_kv_heads=2, head_dim=head_dim, causal=causal, window=window, relative_bias=has_bias
     )
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2 * 9, heads, head_dim, generator=generator) for heads in (num_heads, 2, 2))
-    bias = torch.randn(num_heads, 2 * 12 - 1, generator=generator) if has_bias else None
-    padding = torch.zeros(2, 9)
-    padding[1, 4:] = -torch.inf
+    q, k, v = (torch.randn(sum(lengths), heads, head_dim, generator=generator) for heads in (num_heads, 2, 2))
+    bias = torch.randn(num_heads, 2 * 20 - 1, generator=generator) if has_bias else None
     rows, packed = RowsAttention(spec), SdpaAttention(spec)
-    rows.begin(torch.Size((2, 9)), padding)
-    actual = rows.forward(q, k, v, bias)
+    (group,) = near_lengths(np.array(lengths, np.int32))
+    rows.begin(*map(torch.from_numpy, (group.slots, group.padding, group.places)))
     packed.plan(pack(*(make_sequence(random_ids(length)) for length in lengths)).layout)
-    kept = (padding == 0).flatten()
-    torch.testing.assert_close(actual[kept], packed.forward(q[kept], k[kept], v[kept], bias), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(rows.forward(q, k, v, bias), packed.forward(q, k, v, bias), rtol=1e-5, atol=1e-5)
 
 
 def test_an_id_that_is_none_fails_its_step_alone(bert: Path) -> None:
@@ -168,7 +166,7 @@ def test_torch_computes_where_openvino_does_not(
         engine = load(bert, config=EngineConfig(device="cpu", num_threads=1))
     assert "torch computes, since OpenVINO does not: no such operation" in caplog.text
     np.testing.assert_array_equal(vectors_of(engine, batch), vectors_of(load(bert, config=TORCH), batch))
-    with pytest.raises(RuntimeError, match="no such operation"):
+    with pytest.raises(ConfigError, match="--cpu-backend openvino: RuntimeError: no such operation"):
         load(bert, config=OPENVINO)
 
 
@@ -179,9 +177,10 @@ def test_asked_for_by_name_it_has_to_be_installed(bert: Path, monkeypatch: pytes
         load(bert, config=OPENVINO)
 
 
-def test_int8_is_torchs(bert: Path) -> None:
-    with pytest.raises(ConfigError, match="--dtype int8 is not served by --cpu-backend openvino: take torch or auto"):
-        load(bert, config=EngineConfig(device="cpu", cpu_backend="openvino", dtype="int8"))
+def test_sdpa_is_torchs(bert: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        load(bert, config=EngineConfig(device="cpu", num_threads=1, attention="sdpa"))
+    assert "computed by torch, 1 thread" in caplog.text
 
 
 def test_nobody_is_told_that_a_model_was_loaded(tmp_path: Path) -> None:

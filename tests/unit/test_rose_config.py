@@ -40,6 +40,15 @@ def test_auto(device: str, dtype: str, has_cuda: bool, expected: tuple[str, str]
             "--dtype float8 is not served on the CPU: take bfloat16 or float32",
         ),
         (EngineConfig(dtype="int8"), "--dtype int8 is not served on a GPU: take float8 or bfloat16"),
+        (
+            EngineConfig(device="cpu", cpu_backend="openvino", dtype="int8"),
+            "--dtype int8 is not served by --cpu-backend openvino: take torch or auto",
+        ),
+        (
+            EngineConfig(device="cpu", cpu_backend="openvino", attention="sdpa"),
+            "--attention sdpa is not served by --cpu-backend openvino: take torch or auto",
+        ),
+        (EngineConfig(cpu_backend="onnx"), "--cpu-backend should be auto, torch or openvino, not 'onnx'"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(graph_memory_mb=0), "--graph-memory-mb should be at least 1, not 0"),
         (EngineConfig(tune_table=3), "--tune-table should be str, not 3"),  # pyright: ignore[reportArgumentType]
         (EngineConfig(dtype="fp16"), "--dtype should be auto, .* or int8, not 'fp16'"),  # pyright: ignore[reportArgumentType]

@@ -84,8 +84,6 @@ def resolve_config(
         raise ConfigError("--dtype float8 is not served on the CPU: take bfloat16 or float32")
     if dtype == "int8" and kind == "cuda":
         raise ConfigError("--dtype int8 is not served on a GPU: take float8 or bfloat16")
-    if dtype == "int8" and config.cpu_backend == "openvino":
-        raise ConfigError("--dtype int8 is not served by --cpu-backend openvino: take torch or auto")
     return replace(config, device=device, dtype=dtype)
 
 
@@ -102,6 +100,9 @@ def check_config(config: EngineConfig) -> None:
         _check_type("--tune-table", config.tune_table, str)
     _check_choice("--dtype", config.dtype, get_args(DtypeName))
     _check_choice("--cpu-backend", config.cpu_backend, get_args(CpuBackend))
+    if config.cpu_backend == "openvino" and (config.dtype == "int8" or config.attention == "sdpa"):
+        which = "--dtype int8" if config.dtype == "int8" else "--attention sdpa"
+        raise ConfigError(f"{which} is not served by --cpu-backend openvino: take torch or auto")
     _check_choice("--graphs", config.graphs, get_args(GraphPolicy))
     _check_flag("--bulk-slot", config.bulk_slot)
     _check_flag("--refine-graphs", config.refine_graphs)

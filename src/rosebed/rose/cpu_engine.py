@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from rosebed.core.counting import counted
 from rosebed.core.engine import BatchLimits, Completion, EngineInfo
 from rosebed.core.engine_statistics import EngineStatistics
-from rosebed.core.errors import ConfigError, StepFailed
+from rosebed.core.errors import ConfigError, SetupError, StepFailed
 from rosebed.core.model_spec import ModelSpec
 from rosebed.core.outputs import OutputLayout, StepResult
 from rosebed.core.types import Batch, Sequence, whole_span
@@ -79,8 +80,10 @@ def _load(spec: ModelSpec, config: EngineConfig) -> tuple[LoadedModel, StepRunne
     try:
         return loaded, _compiled(loaded, config)
     except Exception as error:
-        if config.cpu_backend == "openvino":
+        if isinstance(error, SetupError) and config.cpu_backend == "openvino":
             raise
+        if config.cpu_backend == "openvino":
+            raise ConfigError(f"--cpu-backend openvino: {type(error).__name__}: {error}") from error
         _logger.warning("%s: torch computes, since OpenVINO does not: %s", spec.folder, error)
     return _load_torch(spec, config)
 
@@ -104,6 +107,7 @@ def _load_torch(spec: ModelSpec, config: EngineConfig) -> tuple[LoadedModel, Ste
     loaded = load_model(spec, ops, device=torch.device("cpu"), dtype=_DTYPES[config.dtype])
     pack(loaded.model)
     attention = create_attention("sdpa", loaded.model.attention_spec)
+    _logger.info("%s: computed by torch, %s", spec.folder, counted(torch.get_num_threads(), "thread"))
     return loaded, StepRunner(loaded, EagerForward(loaded, attention))
 
 

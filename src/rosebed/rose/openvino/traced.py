@@ -1,4 +1,4 @@
-"""A model and its attention as functions of rows of equal length, in the form that can be traced. Knows torch alone."""
+"""A model and its attention, over rows of one length, in the form that can be traced. Knows torch alone."""
 
 import torch
 import torch.nn.functional as F
@@ -10,39 +10,40 @@ from rosebed.rose.loader import LoadedModel
 
 
 class RowsAttention:
-    """`Attention` of num_rows sequences over themselves, each padded at its end to the same length."""
+    """`Attention` of sequences over themselves, each in a row of its own, padded at its end."""
 
     def __init__(self, spec: AttentionSpec) -> None:
         self._spec = spec
-        self._shape: torch.Size | tuple[int, int] = (0, 0)
-        self._padding: Tensor | None = None
+        self._slots = self._padding = self._places = torch.empty(0)
         self._masks: list[tuple[Tensor | None, Tensor | None]] = []  # (relative bias, the mask made of it)
 
-    def begin(self, shape: torch.Size, padding: Tensor) -> None:
-        """What the next calls are about: [num_rows, length], and what `TracedModel.forward` calls `padding`."""
-        self._shape, self._padding = shape, padding
+    def begin(self, slots: Tensor, padding: Tensor, places: Tensor) -> None:
+        """What the next calls are about, as `TracedModel.forward` takes it."""
+        self._slots, self._padding, self._places = slots, padding, places
         self._masks.clear()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, relative_bias: Tensor | None = None) -> Tensor:
-        num_rows, length = self._shape
         spec = self._spec
-        per_kv_head = spec.num_heads // spec.num_kv_heads
-
-        def by_head(x: Tensor, num_heads: int) -> Tensor:
-            return x.reshape(num_rows, length, num_heads, spec.head_dim).transpose(1, 2)
-
-        def of_each_query(x: Tensor) -> Tensor:
-            x = by_head(x, spec.num_kv_heads)
-            if per_kv_head == 1:
-                return x
-            x = x.unsqueeze(2).expand(-1, -1, per_kv_head, -1, -1)
-            return x.reshape(num_rows, spec.num_heads, length, spec.head_dim)
-
         mask = self._mask(relative_bias)
-        out = F.scaled_dot_product_attention(
-            by_head(q, spec.num_heads), of_each_query(k), of_each_query(v), attn_mask=mask, is_causal=mask is None
-        )
-        return out.transpose(1, 2).reshape(num_rows * length, spec.num_heads, spec.head_dim)
+        q, k, v = self._rows(q), self._of_each_query(self._rows(k)), self._of_each_query(self._rows(v))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        flat = out.transpose(1, 2).reshape(-1, spec.num_heads * spec.head_dim)
+        return flat.index_select(0, self._places).reshape(-1, spec.num_heads, spec.head_dim)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """[num_rows, heads, length, head_dim] of packed [T, heads, head_dim]."""
+        num_rows, length = self._slots.shape[0], self._slots.shape[1]
+        gathered = x.reshape(-1, x.shape[1] * x.shape[2]).index_select(0, self._slots.flatten())
+        return gathered.reshape(num_rows, length, x.shape[1], x.shape[2]).transpose(1, 2)
+
+    def _of_each_query(self, x: Tensor) -> Tensor:
+        """Keys or values, once for each query head that they serve."""
+        num_heads, num_kv_heads = self._spec.num_heads, self._spec.num_kv_heads
+        if num_heads == num_kv_heads:
+            return x
+        num_rows, length = self._slots.shape[0], self._slots.shape[1]
+        x = x.unsqueeze(2).expand(-1, -1, num_heads // num_kv_heads, -1, -1)
+        return x.reshape(num_rows, num_heads, length, self._spec.head_dim)
 
     def _mask(self, relative_bias: Tensor | None) -> Tensor | None:
         """What is added to the scores: one for all layers. None where causality is all: padding comes last."""
@@ -55,11 +56,10 @@ class RowsAttention:
 
     def _make_mask(self, relative_bias: Tensor | None) -> Tensor | None:
         spec = self._spec
-        assert self._padding is not None
         if spec.causal and spec.window is None and relative_bias is None:
             return None
         mask = self._padding[:, None, None, :]
-        positions = torch.arange(self._shape[1])
+        positions = torch.arange(self._slots.shape[1])
         distance = positions[None, :] - positions[:, None]  # key minus query
         if relative_bias is not None:
             mask = mask + relative_bias[:, distance + relative_bias.shape[1] // 2]
@@ -71,7 +71,7 @@ class RowsAttention:
 
 
 class TracedModel(nn.Module):
-    """`EncoderModel` on rows: padding stays where it is, and no real token sees it."""
+    """`EncoderModel` on packed tokens, of which attention makes rows. No real token sees what pads those."""
 
     def __init__(self, loaded: LoadedModel, *, makes_vectors: bool) -> None:
         super().__init__()
@@ -82,25 +82,30 @@ class TracedModel(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,  # int32[num_rows, length]
-        positions: Tensor,  # int32[num_rows, length], as `EncoderModel.positions` makes them
+        input_ids: Tensor,  # int32[T]
+        positions: Tensor,  # int32[T], as `EncoderModel.positions` makes them
+        places: Tensor,  # int32[T]: where each token lies in the rows, end to end
+        slots: Tensor,  # int32[num_rows, length]: the token in each place of the rows, any where they are padded
         padding: Tensor,  # float32[num_rows, length]: 0 for tokens, minus infinity for what pads
-        token_type_ids: Tensor | None = None,  # int32[num_rows, length], if the model has token types
+        token_type_ids: Tensor | None = None,  # int32[T], if the model has token types
     ) -> tuple[Tensor, ...]:
-        """[num_rows · length, hidden], and, if so asked, [num_rows, dim] of whole rows, not normalised."""
-        self.attention.begin(input_ids.shape, padding)
-        types = None if token_type_ids is None else token_type_ids.flatten()
-        hidden_states = self.model(input_ids.flatten(), positions.flatten(), types, self.attention)
+        """[T, hidden], and, if so asked, [num_rows, dim] of whole sequences, not normalised."""
+        self.attention.begin(slots, padding, places)
+        hidden_states = self.model(input_ids, positions, token_type_ids, self.attention)
         if self.dense is None:
             return (hidden_states,)
-        rows = hidden_states.reshape(input_ids.shape[0], input_ids.shape[1], hidden_states.shape[1])
+        rows = hidden_states.index_select(0, slots.flatten())
+        rows = rows.reshape(slots.shape[0], slots.shape[1], hidden_states.shape[1])
         return hidden_states, self.dense.project(pooled(rows, padding, self.dense.pooling))
 
     def example(self) -> tuple[Tensor, ...]:
-        """Arguments to trace with."""
-        ids = torch.zeros((2, 3), dtype=torch.int32)
-        positions = torch.arange(3, dtype=torch.int32).repeat(2, 1)
-        given = (ids, positions, torch.zeros(2, 3))
+        """Arguments to trace with: sequences of three tokens and of two."""
+        ids = torch.zeros(5, dtype=torch.int32)
+        places = torch.tensor([0, 1, 2, 3, 4], dtype=torch.int32)
+        slots = torch.tensor([[0, 1, 2], [3, 4, 3]], dtype=torch.int32)
+        padding = torch.tensor([[0, 0, 0], [0, 0, -torch.inf]])
+        positions = torch.tensor([0, 1, 2, 0, 1], dtype=torch.int32)
+        given = (ids, positions, places, slots, padding)
         return (*given, torch.zeros_like(ids)) if self.has_token_types else given
 
 
