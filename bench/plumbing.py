@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as under `rosebed`; before torch is imported
 
 import grpc.aio
 import numpy as np
