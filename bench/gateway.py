@@ -107,7 +107,7 @@ class Gateway:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _wait_ready(url: str) -> None:
+def wait_ready(url: str) -> None:
     """Return once the gateway there serves. TimeoutError if it does not."""
     deadline_s = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline_s:
@@ -131,7 +131,7 @@ def gateway(folder: str, core: int) -> Generator[Gateway]:
         try:
             assert ivy.stdout is not None
             url = f"http://127.0.0.1:{int(ivy.stdout.readline())}"
-            _wait_ready(url)
+            wait_ready(url)
             (worker,) = (int(pid) for pid in Path(f"/proc/{ivy.pid}/task/{ivy.pid}/children").read_text().split())
             yield Gateway(url=url, worker=worker)
         finally:

@@ -8,7 +8,6 @@ do. Differences are medians over neighbours in time, which a busy machine moves 
 """
 
 import argparse
-import asyncio
 import base64
 import json
 import os
@@ -25,6 +24,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as under `rosebed`; befor
 import grpc.aio
 import numpy as np
 import uvloop
+from gateway import wait_ready
 
 from rosebed import Embedder
 from rosebed.bench.targets.http_connection import HttpConnection, request_bytes
@@ -64,7 +64,6 @@ async def compare(arguments: argparse.Namespace, address: str, url: str) -> None
     config = EngineConfig(device="cpu", num_threads=arguments.threads, cpu_backend=arguments.backend)
     embedder = Embedder(arguments.folder, config=config)
     tokenizer = TextTokenizer.load(embedder.spec)
-    await _ready(url)
     stream = StreamConnection(grpc.aio.insecure_channel(address), address, owns_channel=True)
     http = HttpConnection(urlsplit(url))
     body = json.dumps({"input": TEXT, "encoding_format": "base64"}).encode()
@@ -116,19 +115,6 @@ def _report(took_ms: dict[str, list[float]]) -> None:
         print(f"{name} minus {before}: {difference:.2f} ms")
 
 
-async def _ready(url: str) -> None:
-    payload = request_bytes(urlsplit(url), "/ready", None, None)
-    async with asyncio.timeout(120):
-        while True:
-            try:
-                connection = HttpConnection(urlsplit(url))
-                if (await connection.exchange(payload)).status == 200:
-                    await connection.close()
-                    return
-            except Exception:  # not there yet
-                await asyncio.sleep(0.2)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=str, help="a checkpoint")
@@ -139,6 +125,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with serving(arguments) as (address, url):
+        wait_ready(url)
         uvloop.run(compare(arguments, address, url))
 
 

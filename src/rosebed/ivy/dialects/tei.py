@@ -163,14 +163,15 @@ class Tei:
     def operations(self) -> dict[str, BodyOperation]:
         """What the root decides about."""
         return {
-            "tei.embed": self._operation(self.embed, "Embed inputs", TeiEmbedBody, list[list[float]]),
-            "tei.similarity": self._operation(
+            "tei.embed": self.operation(self.embed, "Embed inputs", TeiEmbedBody, list[list[float]]),
+            "tei.similarity": self.operation(
                 self.similarity, "Compare a sentence with others, by the cosine of their vectors",
                 SimilarityBody, list[float],
             ),
         }  # fmt: skip
 
-    def _operation(self, handle: Any, summary: str, body: type[msgspec.Struct], answer: Any) -> BodyOperation:
+    def operation(self, handle: Any, summary: str, body: type[msgspec.Struct], answer: Any) -> BodyOperation:
+        """One of the dialect's, which calls inputs by its own name."""
         return BodyOperation(
             handle=handle,
             summary=summary,
@@ -182,7 +183,7 @@ class Tei:
 
     def resources(self) -> list[Resource]:
         """Paths under the dialect's base URL that mean the same at the root."""
-        embed_all = self._operation(
+        embed_all = self.operation(
             self.embed_all, "Embed each token of inputs, unpooled", TeiEmbedAllBody, list[list[list[float]]]
         )
         operations = self.operations()

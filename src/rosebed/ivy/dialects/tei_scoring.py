@@ -86,8 +86,8 @@ class TeiScoring:
     def operations(self) -> dict[str, BodyOperation]:
         """What the root decides about."""
         return {
-            "tei.rerank": self._operation(self.rerank, "Rank texts", TeiRerankBody, list[TeiRank]),
-            "tei.inputs": self._operation(
+            "tei.rerank": self._tei.operation(self.rerank, "Rank texts", TeiRerankBody, list[TeiRank]),
+            "tei.inputs": self._tei.operation(
                 self.by_kind, "Embed inputs, or classify them, by what the model does", TeiEmbedBody, list[list[float]]
             ),
         }
@@ -95,7 +95,7 @@ class TeiScoring:
     def resources(self) -> list[Resource]:
         """Paths under the dialect's base URL that mean the same at the root."""
         answer = list[Prediction | list[Prediction]]
-        predict = self._operation(self.predict, "Classify texts and pairs of texts", TeiPredictBody, answer)
+        predict = self._tei.operation(self.predict, "Classify texts and pairs of texts", TeiPredictBody, answer)
         return [self._resource("/predict", predict)]
 
     def own_resources(self) -> list[Resource]:
@@ -158,16 +158,6 @@ class TeiScoring:
     async def by_kind(self, call: Call, raw: bytes) -> Reply:
         model = await self._parts.scoring.find(None)
         return await (self._tei.embed if model.spec.scorer is None else self.predict)(call, raw)
-
-    def _operation(self, handle: Any, summary: str, body: type[msgspec.Struct], answer: Any) -> BodyOperation:
-        return BodyOperation(
-            handle=handle,
-            summary=summary,
-            body=body,
-            answer=answer,
-            error_shape=self.error_shape,
-            names={"input": "inputs"},
-        )
 
     def _resource(self, path: str, operation: BodyOperation) -> Resource:
         return Resource(

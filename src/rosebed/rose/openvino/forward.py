@@ -58,8 +58,8 @@ class OpenVinoForward:
     def __call__(self, batch: Batch) -> Tensor:
         """float32[num_tokens, hidden]; may be overwritten by the next call."""
         hidden_states: Float32Array | None = None
-        for group, tokens in self._groups(batch):
-            computed = self._infer(batch, group, tokens, 0)
+        for group, tokens, packed in self._calls(batch):
+            computed = self._infer(group, packed, 0)
             if tokens is None:
                 return torch.from_numpy(computed)
             if hidden_states is None:
@@ -71,8 +71,8 @@ class OpenVinoForward:
     def vectors(self, batch: Batch) -> Float32Array:
         """float32[num_sequences, dim] of whole sequences, neither truncated nor normalised; as above."""
         vectors: Float32Array | None = None
-        for group, tokens in self._groups(batch):
-            computed = self._infer(batch, group, tokens, 1)
+        for group, tokens, packed in self._calls(batch):
+            computed = self._infer(group, packed, 1)
             if tokens is None:
                 return computed
             if vectors is None:
@@ -81,27 +81,27 @@ class OpenVinoForward:
         assert vectors is not None
         return vectors
 
-    def _groups(self, batch: Batch) -> Iterator[tuple[Group, Int32Array | None]]:
-        """Each with the places of its tokens on the packed axis, None if it has them all."""
-        token_ids, cu_seqlens = batch.token_ids, batch.layout.cu_seqlens
+    def _calls(self, batch: Batch) -> Iterator[tuple[Group, Int32Array | None, list[Int32Array]]]:
+        """Each group; the places of its tokens on the packed axis, None if it has them all; and of those tokens ids,
+        positions and, if the model has them, types."""
+        token_ids, lengths = batch.token_ids, np.diff(batch.layout.cu_seqlens)
         if token_ids.min() < 0 or token_ids.max() >= self._vocab_size:
             raise IndexError(f"index out of range: token ids should lie in [0, {self._vocab_size})")
-        groups = near_lengths(np.diff(cu_seqlens))
-        if len(groups) == 1:
-            yield groups[0], None
-            return
-        owners = np.repeat(np.arange(batch.num_sequences), np.diff(cu_seqlens))
-        for group in groups:
-            is_member = np.zeros(batch.num_sequences, np.bool_)
-            is_member[group.members] = True
-            yield group, np.flatnonzero(is_member[owners]).astype(np.int32)
-
-    def _infer(self, batch: Batch, group: Group, tokens: Int32Array | None, output: int) -> Float32Array:
-        packed = [batch.token_ids, self._positions(batch.layout, batch.token_ids)]
+        packed = [token_ids, self._positions(batch.layout, token_ids)]
         if self._has_token_types:
             types = batch.token_type_ids
-            packed.append(np.zeros(batch.num_tokens, np.int32) if types is None else types)
-        ids, positions, *types = packed if tokens is None else [array[tokens] for array in packed]
+            packed.append(np.zeros(len(token_ids), np.int32) if types is None else types)
+        groups = near_lengths(lengths)
+        if len(groups) == 1:
+            yield groups[0], None, packed
+            return
+        owners = np.repeat(np.arange(batch.num_sequences), lengths)
+        for group in groups:
+            tokens = np.flatnonzero(np.isin(owners, group.members)).astype(np.int32)
+            yield group, tokens, [array[tokens] for array in packed]
+
+    def _infer(self, group: Group, packed: list[Int32Array], output: int) -> Float32Array:
+        ids, positions, *types = packed
         # Tensors do not keep alive what they share, so the arrays have to last until the end.
         inputs = [ids, positions, group.places, group.slots, group.padding, *types]
         inputs = [np.ascontiguousarray(array) for array in inputs]
